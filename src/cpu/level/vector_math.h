@@ -1,0 +1,75 @@
+// Elementwise mathematics of the kernels: 2^x, soft cap and its derivative.
+#pragma once
+
+#include ISO_CPU_SIMD
+
+#include <hwy/contrib/math/math-inl.h>
+
+#include "core/problem.h"
+
+namespace iso::cpu {
+inline namespace ISO_TARGET {
+
+// 2^x for x below about 1: 0 at and below -126 (so exactly 0 at -inf), NaN at NaN, 1 at 0. Relative error below 2e-7.
+HWY_INLINE Vec exp2(Vec x) {
+  const auto tiny = hn::Lt(x, hn::Set(kFloat, -126.0f));
+  const Vec n = hn::Round(x);
+  const Vec f = hn::Sub(x, n);
+  // Taylor coefficients ln(2)^k / k!; |f| <= 1/2, so the first term left out is below 2e-8.
+  Vec y = hn::Set(kFloat, 1.5252733804059841e-5f);
+  y = hn::MulAdd(y, f, hn::Set(kFloat, 1.5403530393381610e-4f));
+  y = hn::MulAdd(y, f, hn::Set(kFloat, 1.3333558146428443e-3f));
+  y = hn::MulAdd(y, f, hn::Set(kFloat, 9.6181291076284772e-3f));
+  y = hn::MulAdd(y, f, hn::Set(kFloat, 5.5504108664821580e-2f));
+  y = hn::MulAdd(y, f, hn::Set(kFloat, 2.4022650695910071e-1f));
+  y = hn::MulAdd(y, f, hn::Set(kFloat, 6.9314718055994531e-1f));
+  y = hn::MulAdd(y, f, hn::Set(kFloat, 1.0f));
+  const auto scaled = hn::Add(hn::BitCast(kInt, y), hn::ShiftLeft<23>(hn::ConvertTo(kInt, n)));
+  return hn::IfThenZeroElse(tiny, hn::BitCast(kFloat, scaled));
+}
+
+// The score on its way to the exponent: t = log2(e) * softcap(scale * s).
+struct ScoreMap {
+  SoftcapKind kind;
+  Vec scale;         // scale, or scale * log2(e) without a cap
+  Vec cap, inverse;  // cap and 1 / cap
+
+  explicit ScoreMap(const Problem& p)
+      : kind(p.softcap_kind),
+        scale(hn::Set(kFloat, static_cast<float>(p.softcap_kind == SoftcapKind::none ? p.scale * kLog2E : p.scale))),
+        cap(hn::Set(kFloat, static_cast<float>(p.softcap))),
+        inverse(hn::Set(kFloat, p.softcap_kind == SoftcapKind::none ? 0.0f : static_cast<float>(1.0 / p.softcap))) {}
+
+  HWY_INLINE Vec exponent(Vec s) const {
+    const Vec x = hn::Mul(s, scale);
+    if (kind == SoftcapKind::none) return x;
+    Vec unused;
+    return hn::Mul(capped(x, unused), hn::Set(kFloat, static_cast<float>(kLog2E)));
+  }
+
+  // The same, and the derivative of the soft cap at scale * s.
+  HWY_INLINE Vec exponent(Vec s, Vec& derivative) const {
+    const Vec x = hn::Mul(s, scale);
+    if (kind == SoftcapKind::none) {
+      derivative = hn::Set(kFloat, 1.0f);
+      return x;
+    }
+    return hn::Mul(capped(x, derivative), hn::Set(kFloat, static_cast<float>(kLog2E)));
+  }
+
+ private:
+  HWY_INLINE Vec capped(Vec x, Vec& derivative) const {
+    const Vec one = hn::Set(kFloat, 1.0f);
+    if (kind == SoftcapKind::tanh) {
+      const Vec y = hn::Tanh(kFloat, hn::Mul(x, inverse));
+      derivative = hn::NegMulAdd(y, y, one);
+      return hn::Mul(y, cap);
+    }
+    const Vec factor = hn::Div(one, hn::MulAdd(hn::Abs(x), inverse, one));
+    derivative = hn::Mul(factor, factor);
+    return hn::Mul(x, factor);
+  }
+};
+
+}  // namespace ISO_TARGET
+}  // namespace iso::cpu
