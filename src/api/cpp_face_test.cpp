@@ -1,0 +1,143 @@
+// The C++ face: what it hands to the C ABI, and how its values behave.
+#include "isoflash/isoflash.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+namespace {
+
+using isoflash::DType;
+using isoflash::Mask;
+using isoflash::Plan;
+using isoflash::Problem;
+using isoflash::Result;
+using isoflash::Tensor;
+
+struct Memory {
+  std::vector<float> q = std::vector<float>(1 * 12 * 4 * 8, 0.25f), k = std::vector<float>(1 * 12 * 2 * 8, 0.5f);
+  std::vector<float> v = std::vector<float>(1 * 12 * 2 * 8, 3.0f), out = std::vector<float>(1 * 12 * 4 * 8);
+  std::vector<float> lse = std::vector<float>(4 * 12);
+
+  Problem problem() {
+    return {.q = {q.data(), {1, 12, 4, 8}},
+            .k = {k.data(), {1, 12, 2, 8}},
+            .v = {v.data(), {1, 12, 2, 8}},
+            .out = {out.data(), {1, 12, 4, 8}},
+            .lse = {lse.data(), {1, 4, 12}},
+            .mask = {.num_context = 2, .num_candidates = 4}};
+  }
+};
+
+TEST(CppFace, PlansAndRuns) {
+  Memory m;
+  const Problem problem = m.problem();
+  const Result<Plan> plan = Plan::create(problem, {.num_threads = 1});
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(plan->kernel().substr(0, 4), "cpu:");
+  EXPECT_EQ(plan->visible_pairs(), 8 * 8 + 4 * 9);
+  const Result<void> done = plan->forward(problem);
+  ASSERT_TRUE(done) << done.error().message();
+  for (const float x : m.out) ASSERT_FLOAT_EQ(x, 3.0f) << "equal values have that value as their mean";
+
+  std::vector<float> dout(m.out.size(), 1.0f), dv(m.v.size());
+  isoflash::Workspace workspace;
+  const isoflash::Backward backward{.q = problem.q,
+                                    .k = problem.k,
+                                    .v = problem.v,
+                                    .out = problem.out,
+                                    .lse = problem.lse,
+                                    .dout = {dout.data(), {1, 12, 4, 8}},
+                                    .dv = {dv.data(), {1, 12, 2, 8}}};
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const Result<void> gradient = plan->backward(backward, workspace);
+    ASSERT_TRUE(gradient) << gradient.error().message();
+    EXPECT_GE(workspace.size(), plan->backward_workspace_size());
+  }
+  double total = 0;
+  for (const float x : dv) total += x;
+  EXPECT_NEAR(total, 12 * 4 * 8, 1e-2) << "each row hands its whole gradient to the values it sees";
+}
+
+TEST(CppFace, ErrorsAreValues) {
+  Memory m;
+  Problem problem = m.problem();
+  problem.k = {m.k.data(), {1, 12, 3, 8}};
+  const Result<Plan> plan = Plan::create(problem);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().name(), "HEAD_RATIO");
+  EXPECT_EQ(plan.error().id(), 1004);
+  EXPECT_NE(plan.error().message().find("num_heads_kv 3"), std::string::npos) << plan.error().message();
+  EXPECT_NE(plan.error().json().find("HEAD_RATIO"), std::string::npos);
+
+  problem = m.problem();
+  const Result<Plan> good = Plan::create(problem);
+  ASSERT_TRUE(good);
+  isoflash::Workspace none(nullptr, 0);
+  const Result<void> done = good->backward({}, none);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().name(), "TENSOR_MISSING");
+}
+
+TEST(CppFace, TensorsDescribeMemory) {
+  float f = 0;
+  const std::vector<std::int32_t> cu{0, 3, 7};
+  const Tensor contiguous(&f, {2, 3, 4});
+  EXPECT_EQ(contiguous.strides[0], 12);
+  EXPECT_EQ(contiguous.strides[2], 1);
+  EXPECT_EQ(contiguous.dtype, ISOFLASH_F32);
+  const Tensor strided(&f, DType::bf16, {2, 3}, {0, -1});
+  EXPECT_EQ(strided.strides[0], 0);
+  EXPECT_EQ(strided.strides[1], -1);
+  EXPECT_EQ(strided.dtype, ISOFLASH_BF16);
+  const Tensor lengths(cu);
+  EXPECT_EQ(lengths.shape[0], 3);
+  EXPECT_EQ(lengths.data, cu.data());
+  EXPECT_EQ(Tensor().rank, 0) << "not given";
+}
+
+TEST(CppFace, EveryFieldReachesTheProblem) {
+  Memory m;
+  Problem p = m.problem();
+  const std::array<std::int32_t, 1> history{6};
+  p.mask = Mask::window(3, 1);
+  p.mask.history_len = history;
+  p.mask.query_offset = 1;
+  p.scale = 0.5;
+  p.softcap_kind = isoflash::SoftcapKind::tanh;
+  p.softcap = 30;
+  p.deterministic = true;
+  p.max_seqlen_q = 12;
+  const isoflash_problem c = isoflash::c_problem(p);
+  EXPECT_EQ(c.mask.history_kind, ISOFLASH_HISTORY_WINDOW);
+  EXPECT_EQ(c.mask.window_left, 3);
+  EXPECT_EQ(c.mask.window_right, 1);
+  EXPECT_EQ(c.mask.history_len.values.data, history.data());
+  EXPECT_EQ(c.mask.query_offset.value, 1);
+  EXPECT_EQ(c.mask.num_context.value, ISOFLASH_DEFAULT);
+  EXPECT_EQ(c.scale, 0.5);
+  EXPECT_EQ(c.softcap_kind, ISOFLASH_SOFTCAP_TANH);
+  EXPECT_EQ(c.softcap, 30);
+  EXPECT_NE(c.deterministic, 0);
+  EXPECT_EQ(c.max_seqlen_q, 12);
+}
+
+TEST(CppFace, PackedSequences) {
+  std::vector<float> q(7 * 2 * 4, 1.0f), kv(9 * 1 * 4, 1.0f), out(7 * 2 * 4);
+  const std::vector<std::int32_t> cu_q{0, 3, 7}, cu_kv{0, 5, 9};
+  const Problem problem{.q = {q.data(), {7, 2, 4}},
+                        .k = {kv.data(), {9, 1, 4}},
+                        .v = {kv.data(), {9, 1, 4}},
+                        .out = {out.data(), {7, 2, 4}},
+                        .cu_seqlens_q = cu_q,
+                        .cu_seqlens_kv = cu_kv,
+                        .mask = Mask::causal()};
+  const Result<Plan> plan = Plan::create(problem);
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(plan->visible_pairs(), (3 + 4 + 5) + (1 + 2 + 3 + 4));
+  ASSERT_TRUE(plan->forward(problem));
+  EXPECT_FLOAT_EQ(out[0], 1.0f);
+}
+
+}  // namespace

@@ -1,0 +1,15 @@
+// The mask of each sequence, every default resolved as isoflash_mask says.
+#pragma once
+
+#include <vector>
+
+#include "core/sequence.h"
+#include "errors/error.h"
+#include "isoflash/isoflash.h"
+
+namespace iso {
+
+// Fills the masks of `sequences`, whose lengths are set.
+Expected<void> resolve_masks(const isoflash_mask& descriptor, std::vector<Sequence>& sequences);
+
+}  // namespace iso
