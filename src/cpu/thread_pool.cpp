@@ -1,5 +1,7 @@
 #include "cpu/thread_pool.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -27,9 +29,13 @@ struct Job {
 
 class Pool {
  public:
-  // Never destroyed: workers may outlive static destruction.
+  // Never destroyed: workers may outlive static destruction. A forked child has none of the workers, and locks that
+  // remember them, so it gets a pool of its own.
   static Pool& instance() {
-    static Pool* const pool = new Pool;
+    static Pool* pool = [] {
+      pthread_atfork(nullptr, nullptr, [] { pool = new Pool; });
+      return new Pool;
+    }();
     return *pool;
   }
 

@@ -51,8 +51,9 @@ struct PairEngine {
     }
   }
 
+  // Whole blocks, as add_keys reads them: the rows past the last one are zeros.
   static const bf16* columns(const bf16* rows, i64 count, i64 ld, bf16* out) {
-    for (i64 r = 0; r < count; r += 2) pair_rows(rows + r * ld, rows + (r + 1) * ld, ld, out + r * ld);
+    for (i64 r = 0; r < align_up(count, kBlock); r += 2) pair_rows(rows + r * ld, rows + (r + 1) * ld, ld, out + r * ld);
     return out;
   }
 

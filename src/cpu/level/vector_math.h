@@ -25,7 +25,8 @@ HWY_INLINE Vec exp2(Vec x) {
   y = hn::MulAdd(y, f, hn::Set(kFloat, 6.9314718055994531e-1f));
   y = hn::MulAdd(y, f, hn::Set(kFloat, 1.0f));
   const auto scaled = hn::Add(hn::BitCast(kInt, y), hn::ShiftLeft<23>(hn::ConvertTo(kInt, n)));
-  return hn::IfThenZeroElse(tiny, hn::BitCast(kFloat, scaled));
+  // Adding to the exponent field can make a number of a NaN; f still is one.
+  return hn::IfThenZeroElse(tiny, hn::MulAdd(f, hn::Zero(kFloat), hn::BitCast(kFloat, scaled)));
 }
 
 // The score on its way to the exponent: t = log2(e) * softcap(scale * s).
