@@ -1,0 +1,186 @@
+// The command line as a user meets it: what commands print, and that docs/cli.md tells about each.
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "chart.h"
+#include "commands.h"
+#include "terminal.h"
+
+namespace iso::tool {
+namespace {
+
+using testing::HasSubstr;
+
+struct Outcome {
+  std::string out, error;  // error: what() of a UsageError, and its hint
+  int exit_code = kExitOk;
+};
+
+// The program without main(), which turns UsageError into exit code 2. One run each: options keep their values.
+class Program {
+ public:
+  Program() {
+    app_.require_subcommand(1);
+    for (const auto add : {add_demo, add_pack, add_run, add_check, add_bench, add_explain, add_mask, add_list, add_doctor})
+      add(app_, exit_code_);
+  }
+  CLI::App& app() { return app_; }
+
+  Outcome run(const std::string& arguments) {
+    Outcome outcome;
+    testing::internal::CaptureStdout();
+    try {
+      app_.parse(arguments);
+      outcome.exit_code = exit_code_;
+    } catch (const UsageError& error) {
+      outcome.error = std::string(error.what()) + "\n" + error.hint;
+      outcome.exit_code = kExitUsage;
+    } catch (const CLI::ParseError& error) {
+      outcome.error = error.what();
+      outcome.exit_code = kExitUsage;
+    }
+    std::fflush(stdout);
+    outcome.out = testing::internal::GetCapturedStdout();
+    return outcome;
+  }
+
+ private:
+  CLI::App app_{"isoflash"};
+  int exit_code_ = kExitOk;
+};
+
+Outcome run(const std::string& arguments) { return Program().run(arguments); }
+
+std::string cli_page() {
+  std::ifstream file(ISOFLASH_SOURCE_DIR "/docs/cli.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(Cli, PageListsEveryCommandAndOption) {
+  Program program;
+  const std::string page = cli_page();
+  ASSERT_FALSE(page.empty()) << "docs/cli.md is missing";
+  for (const CLI::App* command : program.app().get_subcommands([](CLI::App*) { return true; })) {
+    const std::size_t section = page.find("\n## isoflash " + command->get_name() + "\n");
+    ASSERT_NE(section, std::string::npos) << "docs/cli.md needs a section '## isoflash " << command->get_name() << "'";
+    const std::string text = page.substr(section, page.find("\n## ", section + 1) - section);
+    for (const CLI::Option* option : command->get_options())
+      for (const std::string& name : option->get_lnames())
+        if (name != "help")
+          EXPECT_THAT(text, HasSubstr("`--" + name)) << "docs/cli.md: " << command->get_name() << " needs --" << name;
+  }
+}
+
+TEST(Cli, EveryCommandHasExamplesInItsHelp) {
+  Program program;
+  for (const CLI::App* command : program.app().get_subcommands([](CLI::App*) { return true; })) {
+    EXPECT_THAT(command->help(), HasSubstr("Example")) << command->get_name() << ": add a footer with examples";
+    EXPECT_FALSE(command->get_description().empty());
+  }
+}
+
+TEST(Explain, JsonOfOneAndOfAll) {
+  const auto all = nlohmann::json::parse(run("explain --all --json").out);
+  ASSERT_TRUE(all.is_array());
+  ASSERT_GT(all.size(), 10u);
+  for (const auto& entry : all) {
+    const int id = entry.at("id");
+    EXPECT_EQ(nlohmann::json::parse(run("explain --json " + std::to_string(id)).out), entry);
+    EXPECT_EQ(nlohmann::json::parse(run("explain --json " + entry.at("name").get<std::string>()).out), entry);
+  }
+}
+
+TEST(Explain, TextSaysWhatAndFitsEightyColumns) {
+  setenv("COLUMNS", "80", 1);
+  for (const auto& entry : nlohmann::json::parse(run("explain --all --json").out)) {
+    const Outcome outcome = run("explain " + std::to_string(entry.at("id").get<int>()));
+    EXPECT_EQ(outcome.exit_code, kExitOk);
+    EXPECT_THAT(outcome.out, HasSubstr(entry.at("name").get<std::string>()));
+    for (const char* heading : {"What it means", "Solutions", "When it happens"})
+      EXPECT_THAT(outcome.out, HasSubstr(heading));
+  }
+  unsetenv("COLUMNS");
+}
+
+TEST(Explain, SpellingOfIdsAndNames) {
+  const auto all = nlohmann::json::parse(run("explain --all --json").out);
+  const int id = all[0].at("id");
+  std::string name = all[0].at("name");
+  const std::string plain = run("explain " + std::to_string(id)).out;
+  for (char& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  EXPECT_EQ(run("explain " + name).out, plain);
+  EXPECT_EQ(run("explain E" + std::to_string(id)).out, plain);
+}
+
+TEST(Explain, UnknownErrorSuggestsNearest) {
+  const auto all = nlohmann::json::parse(run("explain --all --json").out);
+  std::string name = all[0].at("name");
+  const std::string id_and_name = std::to_string(all[0].at("id").get<int>()) + " " + name;
+  name.insert(2, "x");
+  const Outcome outcome = run("explain " + name);
+  EXPECT_EQ(outcome.exit_code, kExitUsage);
+  EXPECT_THAT(outcome.error, HasSubstr(id_and_name));
+}
+
+TEST(MaskCommand, DrawsAndCounts) {
+  const Outcome outcome = run("mask --context 2 --history 10 --candidates 6 --tile 6x6");
+  EXPECT_EQ(outcome.exit_code, kExitOk) << outcome.error;
+  // 18 rows see 12 keys each, and 6 of them their own.
+  EXPECT_THAT(outcome.out, HasSubstr("222 of 324 pairs visible"));
+  EXPECT_THAT(outcome.out, HasSubstr("tiles 6x6: 6 full, 1 partial, 2 skipped"));
+}
+
+TEST(MaskCommand, RefusesWithTheLibrarysError) {
+  const Outcome outcome = run("mask --history 10 --candidates 6 --seqlen-kv 12");
+  EXPECT_EQ(outcome.exit_code, kExitUsage);
+  EXPECT_THAT(outcome.error, HasSubstr("isoflash explain 3"));
+}
+
+TEST(MaskCommand, RefusesHalfAWindow) {
+  EXPECT_EQ(run("mask --history 10 --history-kind window").exit_code, kExitUsage);
+  EXPECT_EQ(run("mask --history 10 --window 2,2").exit_code, kExitUsage);
+  EXPECT_EQ(run("mask --history 10 --history-kind window --window 2").exit_code, kExitUsage);
+}
+
+TEST(ListCommand, NamesTheBackendAndTheReason) {
+  const auto good = nlohmann::json::parse(run("list --json").out);
+  EXPECT_EQ(good.at("backends").at(0).at("name"), "cpu");
+  EXPECT_TRUE(good.at("backends").at(0).at("serves"));
+  const Outcome bad = run("list --why --head-dim 512");
+  EXPECT_EQ(bad.exit_code, kExitCheckFailed);
+  EXPECT_THAT(bad.out, HasSubstr("512"));
+}
+
+TEST(DoctorCommand, SaysWhatWillBeUsed) {
+  const auto found = nlohmann::json::parse(run("doctor --json").out);
+  bool in_use_is_available = false;
+  for (const auto& level : found.at("cpu_levels"))
+    if (level.at("name") == found.at("cpu_level_in_use")) in_use_is_available = level.at("available");
+  EXPECT_TRUE(in_use_is_available);
+  EXPECT_THAT(run("doctor").out, HasSubstr("What will be used"));
+}
+
+TEST(Terminal, WrapsAtBlanksAndKeepsLines) {
+  EXPECT_THAT(wrap("one two three", 9, "  "), testing::ElementsAre("  one two", "  three"));
+  EXPECT_THAT(wrap("a\n  b c", 4), testing::ElementsAre("a", "  b", "  c"));
+  EXPECT_THAT(wrap("unbreakable", 4), testing::ElementsAre("unbreakable"));
+}
+
+TEST(ChartSvg, EscapesAndShowsEveryBar) {
+  const std::string svg =
+      chart_svg({"a < b", "GFLOP/s", "peak", {"x"}, {{"one", 10, 20, "n & m", 0}, {"two", 5, 20, "", 0}}});
+  EXPECT_THAT(svg, HasSubstr("a &lt; b"));
+  EXPECT_THAT(svg, HasSubstr("n &amp; m"));
+  EXPECT_THAT(svg, HasSubstr(">one<"));
+  EXPECT_THAT(svg, HasSubstr(">two<"));
+}
+
+}  // namespace
+}  // namespace iso::tool

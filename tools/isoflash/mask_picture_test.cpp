@@ -1,0 +1,196 @@
+// Every picture of a mask equals visible() and classify_tile(), cell by cell.
+#include "mask_picture.h"
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "core/mask.h"
+
+namespace iso::tool {
+namespace {
+
+struct Drawn {
+  MaskSpec mask;
+  i32 seqlen_q = 0;
+};
+
+// Masks with every part present or absent, padding inside the history and behind the candidates, Sq != Sk.
+Drawn arbitrary_mask() {
+  const auto up_to = [](int limit) { return *rc::gen::inRange(0, limit + 1); };
+  MaskSpec m;
+  m.context_end = up_to(3);
+  m.history_end_slot = m.context_end + up_to(14);
+  m.history_begin = m.context_end + up_to(m.history_end_slot - m.context_end);
+  m.history_end = m.history_begin + up_to(m.history_end_slot - m.history_begin);
+  m.candidate_begin = m.history_end_slot + up_to(2);
+  m.candidate_end = m.candidate_begin + up_to(9);
+  m.candidate_group_size = 1 + up_to(3);
+  m.seqlen_kv = m.candidate_end + up_to(2);
+  m.history_kind = static_cast<HistoryKind>(up_to(2));
+  m.window_left = up_to(5);
+  m.window_right = up_to(5);
+  const i32 seqlen_q = 1 + up_to(24);
+  m.query_offset = m.seqlen_kv - seqlen_q;
+  return {m, seqlen_q};
+}
+
+Cell expected_cell(const MaskSpec& m, i32 row, i32 col) {
+  if (!visible(m, row + m.query_offset, col)) return Cell::hidden;
+  switch (role_at(m, col)) {
+    case Role::context: return Cell::context;
+    case Role::history: return Cell::history;
+    case Role::candidate: return Cell::candidate;
+    case Role::padding: break;
+  }
+  return Cell::hidden;
+}
+
+MaskSpec ranker_mask(i32 group_size) {
+  MaskSpec m;
+  m.context_end = 2;
+  m.history_begin = 2;
+  m.history_end = m.history_end_slot = m.candidate_begin = 12;
+  m.candidate_end = m.seqlen_kv = 18;
+  m.candidate_group_size = group_size;
+  return m;
+}
+
+RC_GTEST_PROP(MaskPicture, RasterEqualsVisible, ()) {
+  const auto [m, seqlen_q] = arbitrary_mask();
+  const MaskRaster raster = mask_raster(m, seqlen_q);
+  i64 pairs = 0;
+  for (i32 row = 0; row < seqlen_q; ++row)
+    for (i32 col = 0; col < m.seqlen_kv; ++col) {
+      RC_ASSERT(raster.at(row, col) == expected_cell(m, row, col));
+      pairs += visible(m, row + m.query_offset, col);
+    }
+  RC_ASSERT(raster.visible_pairs() == pairs);
+}
+
+RC_GTEST_PROP(MaskPicture, TilesEqualVisible, ()) {
+  const auto [m, seqlen_q] = arbitrary_mask();
+  const i32 tile_m = 1 + *rc::gen::inRange(0, 7), tile_n = 1 + *rc::gen::inRange(0, 7);
+  const TileGrid tiles = tile_grid(m, seqlen_q, tile_m, tile_n);
+  for (i32 row = 0; row < tiles.rows; ++row)
+    for (i32 col = 0; col < tiles.cols; ++col) {
+      i64 seen = 0, all = 0;
+      for (i32 r = row * tile_m; r < std::min((row + 1) * tile_m, seqlen_q); ++r)
+        for (i32 c = col * tile_n; c < std::min((col + 1) * tile_n, m.seqlen_kv); ++c) {
+          seen += visible(m, r + m.query_offset, c);
+          ++all;
+        }
+      const TileClass expected = seen == 0 ? TileClass::skip : seen == all ? TileClass::full : TileClass::partial;
+      RC_ASSERT(tiles.at(row, col) == expected);
+    }
+}
+
+// The rectangles of the SVG's cells, painted in order, give the raster.
+RC_GTEST_PROP(MaskPicture, SvgEqualsVisible, ()) {
+  const auto [m, seqlen_q] = arbitrary_mask();
+  if (m.seqlen_kv == 0) return;
+  const std::string svg = mask_svg(m, seqlen_q, 4, 4);
+  const std::size_t begin = svg.find("<g id=\"cells\""), end = svg.find("</g>", begin);
+  RC_ASSERT(begin != std::string::npos && end != std::string::npos);
+  const std::string cells = svg.substr(begin, end - begin);
+  std::vector<std::string> painted(static_cast<std::size_t>(seqlen_q) * m.seqlen_kv);
+  static const std::regex rect("<rect class=\"(\\w+)\" x=\"(\\d+)\" y=\"(\\d+)\" width=\"(\\d+)\" height=\"(\\d+)\"/>");
+  for (std::sregex_iterator it(cells.begin(), cells.end(), rect); it != std::sregex_iterator(); ++it) {
+    const int x = std::stoi((*it)[2]), y = std::stoi((*it)[3]), width = std::stoi((*it)[4]), height = std::stoi((*it)[5]);
+    RC_ASSERT(x + width <= m.seqlen_kv && y + height <= seqlen_q);
+    for (int row = y; row < y + height; ++row)
+      for (int col = x; col < x + width; ++col) painted[static_cast<std::size_t>(row) * m.seqlen_kv + col] = (*it)[1];
+  }
+  const char* const names[] = {"hidden", "context", "history", "candidate"};
+  for (i32 row = 0; row < seqlen_q; ++row)
+    for (i32 col = 0; col < m.seqlen_kv; ++col)
+      RC_ASSERT(painted[static_cast<std::size_t>(row) * m.seqlen_kv + col] ==
+                names[static_cast<int>(expected_cell(m, row, col))]);
+}
+
+void expect_png_equals_visible(const MaskSpec& m, i32 seqlen_q) {
+  const std::string path = (std::filesystem::path(testing::TempDir()) / "mask_picture_test.png").string();
+  write_png(path, mask_image(m, seqlen_q, 4, 4));
+  const Image image = read_png(path);
+  std::filesystem::remove(path);
+  const PictureGeometry at = picture_geometry(seqlen_q, m.seqlen_kv);
+  ASSERT_GE(image.width, at.x(m.seqlen_kv));
+  ASSERT_GE(image.height, at.y(seqlen_q));
+  for (i32 row = 0; row < seqlen_q; ++row)
+    for (i32 col = 0; col < m.seqlen_kv; ++col)
+      ASSERT_EQ(image.at(at.x(col) + at.scale / 2, at.y(row) + at.scale / 2), cell_colour(expected_cell(m, row, col)))
+          << "query row " << row << ", key " << col << ": the PNG disagrees with visible(); look at mask_image()";
+}
+
+TEST(MaskPicture, PngEqualsVisible) {
+  expect_png_equals_visible(ranker_mask(1), 18);
+  expect_png_equals_visible(ranker_mask(2), 18);
+  MaskSpec large = ranker_mask(3);  // one pixel a cell
+  large.history_end = large.history_end_slot = large.candidate_begin = 900;
+  large.candidate_end = large.seqlen_kv = 1000;
+  large.history_kind = HistoryKind::causal;
+  expect_png_equals_visible(large, 1000);
+}
+
+TEST(MaskPicture, ColoursTellCellsApart) {
+  const Cell all[] = {Cell::hidden, Cell::context, Cell::history, Cell::candidate};
+  for (const Cell a : all)
+    for (const Cell b : all)
+      if (a != b) EXPECT_NE(cell_colour(a), cell_colour(b));
+}
+
+TEST(MaskPicture, PicturesOfTheDocsAreUpToDate) {
+  const std::string folder = ISOFLASH_SOURCE_DIR "/docs/images/";
+  for (const auto& [name, group_size] : {std::pair("mask", 1), std::pair("mask-groups", 2)}) {
+    std::ifstream file(folder + name + ".svg");
+    std::stringstream svg;
+    svg << file.rdbuf();
+    const std::string again = fmt::format(
+        "run: isoflash mask --context 2 --history 10 --candidates 6 --group-size {} --tile 6x6 --svg docs/images/{}.svg "
+        "--png "
+        "docs/images/{}.png",
+        group_size, name, name);
+    EXPECT_EQ(svg.str(), mask_svg(ranker_mask(group_size), 18, 6, 6)) << again;
+    const Image png = read_png(folder + name + ".png");
+    EXPECT_EQ(png.pixels, mask_image(ranker_mask(group_size), 18, 6, 6).pixels) << again;
+  }
+}
+
+int columns_of(const std::string& line) {  // one column a UTF-8 character, colours left out
+  int columns = 0;
+  for (std::size_t n = 0; n < line.size(); ++n) {
+    if (line[n] == '\033')
+      n = line.find('m', n);
+    else
+      columns += (static_cast<unsigned char>(line[n]) & 0xc0) != 0x80;
+  }
+  return columns;
+}
+
+TEST(MaskPicture, TextFitsTheTerminalAndShowsTheDiagonal) {
+  MaskSpec large = ranker_mask(1);
+  large.history_end = large.history_end_slot = large.candidate_begin = 2000;
+  large.candidate_end = large.seqlen_kv = 2064;
+  for (const bool colours : {false, true}) {
+    Terminal terminal;
+    terminal.colours = colours;
+    for (const MaskSpec& m : {ranker_mask(1), large}) {
+      const std::string text = mask_text(m, m.seqlen_kv, 128, 128, terminal);
+      for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = text.find('\n', begin);
+        EXPECT_LE(columns_of(text.substr(begin, end - begin)), 100) << text.substr(begin, end - begin);
+        begin = end + 1;
+      }
+      EXPECT_NE(text.find("own candidate group"), std::string::npos);
+      if (!colours) EXPECT_GE(text.find("own candidate group") - text.find("\u2588"), 1u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace iso::tool
