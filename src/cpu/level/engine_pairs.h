@@ -69,11 +69,11 @@ struct PairEngine {
 
   // out[m][k] = rows[k][m], leading dimension kTileN: keys are paired, then words transposed.
   static void keys_transposed(Rows rows, i64 count, i64, bf16* out) {
-    alignas(64) bf16 pairs[8 * kMaxDim];
+    alignas(64) bf16 pairs[kBlock * kMaxDim];
     const i64 ld = rows.ld;
-    for (i64 k = 0; k < align_up(count, kBlock); k += 8) {
-      for (i64 n = 0; n < 8; n += 2) pair_rows(rows.data + (k + n) * ld, rows.data + (k + n + 1) * ld, ld, pairs + n * ld);
-      transpose(reinterpret_cast<const float*>(pairs), ld, 4, ld, reinterpret_cast<float*>(out + k), kTileN / 2);
+    for (i64 k = 0; k < align_up(count, kBlock); k += kBlock) {
+      for (i64 n = 0; n < kBlock; n += 2) pair_rows(rows.data + (k + n) * ld, rows.data + (k + n + 1) * ld, ld, pairs + n * ld);
+      transpose(reinterpret_cast<const float*>(pairs), ld, kBlock / 2, ld, reinterpret_cast<float*>(out + k), kTileN / 2);
     }
   }
 
