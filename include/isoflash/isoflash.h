@@ -54,9 +54,9 @@ typedef enum isoflash_dtype {
 /* DLPack's numbers. */
 typedef enum isoflash_device_type { ISOFLASH_CPU = 1, ISOFLASH_CUDA = 2 } isoflash_device_type;
 
-/* A strided tensor. rank 0 means "not given". Strides count elements. Inputs may have zero and negative strides; tensors that
- * are written have positive strides under which no two elements share an address, and share no memory with other tensors
- * of the call (slices of one fused buffer are fine). */
+/* A strided tensor. rank 0 means "not given". Strides count elements. Inputs may have zero and negative strides; tensors
+ * that are written have positive strides under which no two elements share an address, and share no memory with other
+ * tensors of the call (slices of one fused buffer are fine). */
 typedef struct isoflash_tensor {
   void *data; /* element [0, 0, ...]; may be NULL in a plan, and where the tensor has no elements */
   int32_t dtype;
@@ -109,8 +109,8 @@ typedef enum isoflash_history_kind {
  *   query_offset      if not given: seqlen_kv - seqlen_q
  *
  * So nothing given is full attention, and history_kind = CAUSAL alone is plain causal attention, aligned at the last query
- * and the last key. seqlen_q and seqlen_kv are the rows in use (seqused). Where the mask has context, candidates or padding,
- * every query must stand in [0, seqlen_kv); the history kinds alone also accept queries before or after the keys. */
+ * and the last key. seqlen_q and seqlen_kv are the rows in use (seqused). Where the mask has context, candidates or
+ * padding, every query must stand in [0, seqlen_kv); history alone also accepts queries before or after the keys. */
 typedef struct isoflash_mask {
   int32_t history_kind;
   int32_t reserved0;                     /* 0 */
@@ -131,11 +131,11 @@ typedef enum isoflash_softcap_kind {
   ISOFLASH_SOFTCAP_SOFT_SIGN = 2 /* s / (1 + |s| / cap) */
 } isoflash_softcap_kind;
 
-/* One attention problem: shapes, strides, types, lengths, mask. Data pointers of q, k, v, out, lse are not read by the plan;
+/* One attention problem: shapes, strides, types, lengths, mask. Data of q, k, v, out and lse is not read by the plan;
  * the length arrays (cu_seqlens, seqused, mask values) are read while the plan is made and copied.
  *
  *   dense:  q (batch, seqlen_q, num_heads_q, head_dim)        lse (batch, num_heads_q, seqlen_q)
- *   packed: q (total_q, num_heads_q, head_dim)                lse (num_heads_q, total_q)      with cu_seqlens_q, cu_seqlens_kv
+ *   packed: q (total_q, num_heads_q, head_dim)                lse (num_heads_q, total_q); cu_seqlens_q and cu_seqlens_kv
  */
 typedef struct isoflash_problem {
   uint32_t struct_size;

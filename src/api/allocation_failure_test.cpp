@@ -1,5 +1,5 @@
 // Memory runs out, or something unforeseen is thrown, at every single allocation that making a plan does: each time an
-// error comes back, and nothing else happens.
+// error comes back, and nothing else happens. Running a plan allocates nothing, so there it cannot happen.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -65,6 +65,27 @@ TEST(ErrorsRaised, OutOfMemory) {
 TEST(ErrorsRaised, Internal) {
   fail_with_other_exception = true;
   EXPECT_GT(fail_each_allocation(errors::Internal::kId), 3);
+}
+
+TEST(Allocation, NoneInACall) {
+  fail_with_other_exception = false;
+  test::ExampleProblem e = test::ExampleProblem::packed({0, 3, 7}, {0, 5, 10});
+  isoflash_plan_options options;
+  isoflash_plan_options_init(&options);
+  options.num_threads = 1;  // so that all work is on this thread, where allocations are counted
+  isoflash_plan* plan = nullptr;
+  ASSERT_EQ(isoflash_plan_create(&e.problem, &options, &plan, nullptr), 0);
+  const isoflash_forward_args forward = e.forward_args(plan);
+  const isoflash_backward_args backward = e.backward_args(plan);
+  allocations_until_failure = 0;
+  const isoflash_status forward_status = isoflash_forward(plan, &forward, nullptr);
+  const isoflash_status backward_status = isoflash_backward(plan, &backward, nullptr);
+  const bool allocated = allocations_until_failure < 0;
+  allocations_until_failure = -1;
+  EXPECT_EQ(forward_status, 0);
+  EXPECT_EQ(backward_status, 0);
+  EXPECT_FALSE(allocated) << "isoflash_forward or isoflash_backward called operator new";
+  isoflash_plan_destroy(plan);
 }
 
 }  // namespace

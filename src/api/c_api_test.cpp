@@ -257,10 +257,11 @@ TEST(CApi, CatalogueIsWalkedInOrder) {
 
 // A problem with random shapes, lengths and mask that keeps every rule. Nothing is computed, so there is no data.
 isoflash_problem random_problem(test::Arena& arena) {
-  const auto up_to = [](int limit) { return *rc::gen::inRange(0, limit + 1); };
+  const auto up_to = [](int limit) { return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange(0, limit + 1)); };
   isoflash_problem p;
   isoflash_problem_init(&p);
-  const i64 batch = up_to(3), heads_kv = 1 + up_to(2), heads = heads_kv * up_to(5), dim = 1 + up_to(255), dim_v = 1 + up_to(255);
+  const i64 batch = up_to(3), heads_kv = 1 + up_to(2), heads = heads_kv * up_to(5);
+  const i64 dim = 1 + up_to(255), dim_v = 1 + up_to(255);
   const auto dtype = *rc::gen::element(ISOFLASH_F32, ISOFLASH_BF16, ISOFLASH_F16);
   const auto describe = [](isoflash_tensor& t, isoflash_dtype type, std::initializer_list<i64> extents) {
     std::vector<std::int64_t> shape(extents.begin(), extents.end());

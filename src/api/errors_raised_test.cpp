@@ -348,7 +348,8 @@ TEST(ErrorsRaised, NegativeWindow) {
     e.problem.mask.history_kind = ISOFLASH_HISTORY_WINDOW;
     e.problem.mask.window_left = left;
     e.problem.mask.window_right = right;
-    expect_error<errors::NegativeWindow>(plan_finding(e.problem), {"window_", std::to_string(std::min(left, right)).c_str()});
+    expect_error<errors::NegativeWindow>(plan_finding(e.problem),
+                                         {"window_", std::to_string(std::min(left, right)).c_str()});
   }
 }
 
@@ -540,9 +541,11 @@ TEST(ErrorsRaised, StructSize) {
 TEST(ErrorsRaised, NullArgument) {
   ErrorHolder error;
   isoflash_plan* plan = nullptr;
-  expect_error<errors::NullArgument>(error.finding(isoflash_plan_create(nullptr, nullptr, &plan, error.get())), {"problem"});
+  expect_error<errors::NullArgument>(error.finding(isoflash_plan_create(nullptr, nullptr, &plan, error.get())),
+                                     {"problem"});
   const ExampleProblem e;
-  expect_error<errors::NullArgument>(error.finding(isoflash_plan_create(&e.problem, nullptr, nullptr, error.get())), {"plan"});
+  expect_error<errors::NullArgument>(error.finding(isoflash_plan_create(&e.problem, nullptr, nullptr, error.get())),
+                                     {"plan"});
   expect_error<errors::NullArgument>(error.finding(isoflash_forward(nullptr, nullptr, error.get())),
                                      {"isoflash_forward", "plan"});
   expect_error<errors::NullArgument>(error.finding(isoflash_backward(nullptr, nullptr, error.get())),

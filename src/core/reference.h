@@ -156,8 +156,7 @@ class Reference {
   }
 
   ForwardResult<Real> forward() {
-    const i64 batch = problem_.packed ? 1 : problem_.batch;
-    const i64 rows = batch * problem_.rows_q * problem_.num_heads_q;
+    const i64 rows = slots() * problem_.rows_q * problem_.num_heads_q;
     ForwardResult<Real> result{std::vector<Real>(rows * problem_.head_dim_v),
                                std::vector<Real>(rows, -std::numeric_limits<Real>::infinity())};
     for (i64 b = 0; b < static_cast<i64>(sequences_.size()); ++b) {
@@ -174,13 +173,21 @@ class Reference {
     return result;
   }
 
+  // How far off the gradients may be, to first order, for reasons no implementation escapes: `out`, which enters D, is
+  // rounded with relative error `unit`; dP, the scores and lse with that of float32. The first two matter where the terms
+  // of dS cancel, the last two where scores are huge, since P = exp(S - lse).
+  BackwardResult<double> unavoidable_error(double unit) {
+    BackwardResult<double> result{std::vector<double>(size_q()), std::vector<double>(size_k()),
+                                  std::vector<double>(size_k() / problem_.head_dim * problem_.head_dim_v)};
+    for (i64 b = 0; b < static_cast<i64>(sequences_.size()); ++b)
+      for (i64 head = 0; head < problem_.num_heads_q; ++head)
+        for (i64 i = 0; i < sequences_[b].seqlen_q; ++i) unavoidable_error_row(b, head, i, unit, result);
+    return result;
+  }
+
   BackwardResult<Real> backward() {
-    const i64 batch = problem_.packed ? 1 : problem_.batch;
-    const i64 rows_q = batch * problem_.rows_q * problem_.num_heads_q;
-    const i64 rows_kv = batch * problem_.rows_kv * problem_.num_heads_kv;
-    BackwardResult<Real> result{std::vector<Real>(rows_q * problem_.head_dim),
-                                std::vector<Real>(rows_kv * problem_.head_dim),
-                                std::vector<Real>(rows_kv * problem_.head_dim_v)};
+    BackwardResult<Real> result{std::vector<Real>(size_q()), std::vector<Real>(size_k()),
+                                std::vector<Real>(size_k() / problem_.head_dim * problem_.head_dim_v)};
     for (i64 b = 0; b < static_cast<i64>(sequences_.size()); ++b)
       for (i64 head = 0; head < problem_.num_heads_q; ++head)
         for (i64 i = 0; i < sequences_[b].seqlen_q; ++i) backward_row(b, head, i, result);
@@ -213,6 +220,9 @@ class Reference {
   Real round(Real x) const { return Arithmetic::round(problem_.dtype, x); }
   Real scale() const { return static_cast<Real>(problem_.scale); }
 
+  i64 slots() const { return problem_.packed ? 1 : problem_.batch; }
+  i64 size_q() const { return slots() * problem_.rows_q * problem_.num_heads_q * problem_.head_dim; }
+  i64 size_k() const { return slots() * problem_.rows_kv * problem_.num_heads_kv * problem_.head_dim; }
   i64 contiguous_q(const Sequence& s, i64 head, i64 row) const {
     return (s.q_batch * problem_.rows_q + s.q_row_begin + row) * problem_.num_heads_q + head;
   }
@@ -314,6 +324,42 @@ class Reference {
       accumulate(pair, q, dout, result.dk.data() + key * problem_.head_dim, result.dv.data() + key * problem_.head_dim_v);
     }
     for (i64 d = 0; d < problem_.head_dim; ++d) dq[d] = round(dq[d] * scale());
+  }
+
+  void unavoidable_error_row(i64 sequence, i64 head, i64 row, double unit, BackwardResult<double>& result) {
+    const Sequence& s = sequences_[sequence];
+    const i64 dim = problem_.head_dim, dim_v = problem_.head_dim_v, head_kv = head / group_size(problem_);
+    const OutputRow forward = forward_row(sequence, head, row);
+    const Head& kv = load_head(sequence, head_kv);
+    const std::vector<Real> q = query(tensors_.q, dim, sequence, head, row);
+    const std::vector<Real> dout = query(tensors_.dout, dim_v, sequence, head, row);
+    const double delta = statistics_row(sequence, head, row).delta;
+    // Roundings of out that differ from element to element, and one that all share (v constant along a row).
+    double common = 0, delta_square = 0;
+    for (i64 d = 0; d < dim_v; ++d) {
+      common += dout[d] * forward.out[d];
+      delta_square += dout[d] * forward.out[d] * dout[d] * forward.out[d];
+    }
+    delta_square += common * common;
+    for (i32 j = 0; j < s.seqlen_kv; ++j) {
+      if (!visible(s.mask, static_cast<i32>(row) + s.mask.query_offset, j)) continue;
+      const Capped<Real> capped = score(kv, j, q);
+      double dp = 0, dp_terms = 0;
+      for (i64 d = 0; d < dim_v; ++d) {
+        dp += dout[d] * kv.v[j * dim_v + d];
+        dp_terms += std::abs(dout[d] * kv.v[j * dim_v + d]);
+      }
+      const double p = std::exp(capped.score - forward.lse);
+      const double p_error = 0x1p-24 * (std::abs(capped.score) + std::abs(forward.lse));  // relative
+      const double ds_error = p * capped.slope * std::abs(problem_.scale) *
+                              (unit * std::sqrt(delta_square) + 0x1p-23 * dp_terms + p_error * std::abs(dp - delta));
+      const i64 key = contiguous_kv(s, head_kv, j);
+      for (i64 d = 0; d < dim; ++d) {
+        result.dq[contiguous_q(s, head, row) * dim + d] += ds_error * std::abs(kv.k[j * dim + d]);
+        result.dk[key * dim + d] += ds_error * std::abs(q[d]);
+      }
+      for (i64 d = 0; d < dim_v; ++d) result.dv[key * dim_v + d] += p * p_error * std::abs(dout[d]);
+    }
   }
 
   Problem problem_;

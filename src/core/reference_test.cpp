@@ -151,9 +151,12 @@ TEST_P(ReferenceGradients, EqualFiniteDifferences) {
   example.problem.softcap_kind = GetParam();
   example.problem.softcap = 0.9;
   const auto gradients = Reference<Float64>(example.problem, example.sequences, example.tensors).backward();
-  for (std::size_t n = 0; n < example.q.size(); n += 7) EXPECT_NEAR(gradients.dq[n], example.slope(example.q[n]), 2e-6) << n;
-  for (std::size_t n = 0; n < example.k.size(); n += 5) EXPECT_NEAR(gradients.dk[n], example.slope(example.k[n]), 2e-6) << n;
-  for (std::size_t n = 0; n < example.v.size(); n += 3) EXPECT_NEAR(gradients.dv[n], example.slope(example.v[n]), 2e-6) << n;
+  for (std::size_t n = 0; n < example.q.size(); n += 7)
+    EXPECT_NEAR(gradients.dq[n], example.slope(example.q[n]), 2e-6) << n;
+  for (std::size_t n = 0; n < example.k.size(); n += 5)
+    EXPECT_NEAR(gradients.dk[n], example.slope(example.k[n]), 2e-6) << n;
+  for (std::size_t n = 0; n < example.v.size(); n += 3)
+    EXPECT_NEAR(gradients.dv[n], example.slope(example.v[n]), 2e-6) << n;
 }
 
 INSTANTIATE_TEST_SUITE_P(Softcaps, ReferenceGradients,
@@ -192,6 +195,19 @@ TEST(Reference, MixedPrecisionIsCloseButNotEqual) {
   for (std::size_t n = 0; n < truth.out.size(); ++n) worst = std::max(worst, std::abs(truth.out[n] - rounded.out[n]));
   EXPECT_GT(worst, 1e-5);
   EXPECT_LT(worst, 5e-3);
+}
+
+TEST(Reference, UnavoidableErrorCoversFloat32WhereDsCancels) {
+  Example example(1, 4, 6, 2, 1, 8, 8, 3);
+  std::fill(example.v.begin(), example.v.end(), 1.0f);  // dP = D: dq and dk are zero but for rounding
+  example.tensors.dlse = Tensor{};
+  const auto rounded = Reference<MixedPrecision>(example.problem, example.sequences, example.tensors).backward();
+  const auto error = Reference<Float64>(example.problem, example.sequences, example.tensors).unavoidable_error(0x1p-24);
+  const auto largest = [](const auto& x) { return std::abs(*std::max_element(x.begin(), x.end())); };
+  EXPECT_LE(largest(rounded.dq), largest(error.dq));
+  EXPECT_LE(largest(rounded.dk), largest(error.dk));
+  EXPECT_LT(largest(error.dq), 1e-5);
+  EXPECT_LT(largest(error.dv), 1e-5);
 }
 
 }  // namespace

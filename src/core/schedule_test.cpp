@@ -39,11 +39,13 @@ testing::AssertionResult walk_holds(const MaskSpec& m, Interval queries, i32 til
     if (!walk.next(tile))
       return testing::AssertionFailure() << "no tile " << expected.keys << " for " << queries << " of " << m;
     if (tile.keys.begin != expected.keys.begin || tile.keys.end != expected.keys.end)
-      return testing::AssertionFailure() << tile.keys << " instead of " << expected.keys << " for " << queries << " of " << m;
+      return testing::AssertionFailure() << tile.keys << " instead of " << expected.keys << " for " << queries << " of "
+                                         << m;
     if (tile.tile_class != expected.tile_class)
       return testing::AssertionFailure() << "class of " << tile.keys << " for " << queries << " of " << m;
   }
-  if (walk.next(tile)) return testing::AssertionFailure() << "extra tile " << tile.keys << " for " << queries << " of " << m;
+  if (walk.next(tile))
+    return testing::AssertionFailure() << "extra tile " << tile.keys << " for " << queries << " of " << m;
   return testing::AssertionSuccess();
 }
 

@@ -11,7 +11,7 @@ namespace {
 Sequence random_sequence() {
   Sequence s;
   MaskSpec& m = s.mask;
-  const auto up_to = [](i32 limit) { return *rc::gen::inRange<i32>(0, limit + 1); };
+  const auto up_to = [](i32 limit) { return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<i32>(0, limit + 1)); };
   s.seqlen_kv = m.seqlen_kv = up_to(24);
   if (*rc::gen::arbitrary<bool>()) {
     m.context_end = up_to(m.seqlen_kv);
@@ -29,7 +29,7 @@ Sequence random_sequence() {
   m.window_right = *rc::gen::arbitrary<bool>() ? up_to(8) : kUnlimited;
   if (is_plain(m)) {
     s.seqlen_q = up_to(24);
-    m.query_offset = *rc::gen::inRange<i32>(-30, 30);
+    m.query_offset = up_to(60) - 30;
   } else {
     s.seqlen_q = up_to(m.seqlen_kv);
     m.query_offset = up_to(m.seqlen_kv - s.seqlen_q);

@@ -100,7 +100,8 @@ Expected<ForwardTensors> validate_forward(const Problem& p, const isoflash_forwa
                                 {TensorId::v, Use::read, Need::required, args.v, t.v},
                                 {TensorId::out, Use::written, Need::required, args.out, t.out},
                                 {TensorId::lse, Use::written, Need::optional, args.lse, t.lse}};
-  ISO_RETURN_IF_ERROR(check_call(p, "isoflash_forward", tensors, {args.workspace, args.workspace_size, needed, args.stream}));
+  const CallWorkspace workspace{args.workspace, args.workspace_size, needed, args.stream};
+  ISO_RETURN_IF_ERROR(check_call(p, "isoflash_forward", tensors, workspace));
   return t;
 }
 
@@ -117,7 +118,8 @@ Expected<BackwardTensors> validate_backward(const Problem& p, const isoflash_bac
                                 {TensorId::dq, Use::written, Need::optional, args.dq, t.dq},
                                 {TensorId::dk, Use::written, Need::optional, args.dk, t.dk},
                                 {TensorId::dv, Use::written, Need::optional, args.dv, t.dv}};
-  ISO_RETURN_IF_ERROR(check_call(p, "isoflash_backward", tensors, {args.workspace, args.workspace_size, needed, args.stream}));
+  const CallWorkspace workspace{args.workspace, args.workspace_size, needed, args.stream};
+  ISO_RETURN_IF_ERROR(check_call(p, "isoflash_backward", tensors, workspace));
   return t;
 }
 

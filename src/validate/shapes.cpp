@@ -146,7 +146,9 @@ Expected<void> check_call_tensor(const Problem& p, TensorId id, const Tensor& t)
 Expected<void> check_written_layout(const Problem& p, TensorId id, const Tensor& t) {
   if (!has_elements(t)) return {};
   const Rule& r = rule(id);
-  const auto axis_text = [&](i32 n) { return fmt::format("{} (axis {})", axis_name(axis_at(r, p.packed, n), p.packed), n); };
+  const auto axis_text = [&](i32 n) {
+    return fmt::format("{} (axis {})", axis_name(axis_at(r, p.packed, n), p.packed), n);
+  };
   for (i32 n = 0; n < t.rank; ++n) {
     if (t.shape[n] == 1 || t.strides[n] > 0) continue;
     std::string contiguous = "none";

@@ -10,8 +10,8 @@ enum class TensorId { q, k, v, out, lse, dout, dlse, dq, dk, dv };
 
 const char* tensor_name(TensorId id);
 
-// Does `t` have the rank, shape, dtype and device that `p` gives it? As the plan is made: the error names the tensor and the
-// axis that disagree. `p` has all its dimensions.
+// Does `t` have the rank, shape, dtype and device that `p` gives it? As the plan is made: the error names the tensor and
+// the axis that disagree. `p` has all its dimensions.
 Expected<void> check_problem_tensor(const Problem& p, TensorId id, const Tensor& t);
 
 // The same when a call runs: the error says what the plan was made for.

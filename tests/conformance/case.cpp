@@ -121,7 +121,8 @@ std::string contradiction(const Case& c) {
     if (!rows && !list.empty() && list.size() != batch && (used || list.size() != 1))
       return fmt::format("{}= needs one number per sequence ({})", field.key, batch);
   }
-  if (c.num_heads_kv < 1 || c.num_heads_q % c.num_heads_kv != 0) return "h= needs a whole number of query heads per kv head";
+  if (c.num_heads_kv < 1 || c.num_heads_q % c.num_heads_kv != 0)
+    return "h= needs a whole number of query heads per kv head";
   if (c.head_dim < 1 || c.head_dim_v < 1) return "d= must be at least 1";
   if (c.strides == Strides::fused && c.seqlen_q != c.seqlen_kv) return "strides=fused needs q= and k= to be equal";
   return {};

@@ -43,7 +43,7 @@ class Memory {
     if (posix_memalign(&data, 64, size_ == 0 ? 1 : size_) != 0) throw std::bad_alloc();
     data_.reset(static_cast<unsigned char*>(data));
     std::memset(data_.get(), kPoison, size_);
-    owned_.assign(size_, false);
+    owned_.assign(size_, 0);
   }
 
   // The tensor whose element [0, 0, ...] is element `offset` of this memory. Its elements are its own: written freely.
@@ -56,16 +56,17 @@ class Memory {
     const i64 size = dtype_size(dtype_), first = (guard_ + offset) * size;
     t.data = data_.get() + first;
     for_each_element(t, [&](i64 at) {
-      for (i64 byte = 0; byte < size; ++byte) owned_[first + at * size + byte] = true;
+      std::memset(owned_.data() + first + at * size, 0xff, static_cast<std::size_t>(size));
     });
     return t;
   }
 
   // True if every byte that belongs to no tensor still is poison.
   bool untouched_between_tensors() const {
+    unsigned char touched = 0;
     for (std::size_t n = 0; n < size_; ++n)
-      if (!owned_[n] && data_.get()[n] != kPoison) return false;
-    return true;
+      touched |= static_cast<unsigned char>((data_.get()[n] ^ kPoison) & ~owned_[n]);
+    return touched == 0;
   }
 
   std::vector<unsigned char> bytes() const { return {data_.get(), data_.get() + size_}; }
@@ -78,7 +79,7 @@ class Memory {
   i64 guard_;
   std::size_t size_ = 0;
   std::unique_ptr<unsigned char, Free> data_;
-  std::vector<bool> owned_;
+  std::vector<unsigned char> owned_;  // for each byte: 0xff if it belongs to a tensor, else 0
 };
 
 }  // namespace iso::conformance

@@ -26,7 +26,11 @@ struct Bits {
 class Examination {
  public:
   Examination(const Case& c, const Target& target, u64 seed)
-      : case_(c), target_(target), seed_(seed), problem_(problem_of(c)), sequences_(sequences_of(c)) {}
+      : case_(c), target_(target), seed_(seed), problem_(problem_of(c)), sequences_(sequences_of(c)) {
+    for (const Sequence& s : sequences_)
+      for (i32 i = 0; i < s.seqlen_q; ++i)
+        for (i32 j = 0; j < s.seqlen_kv; ++j) visible_pairs_ += visible(s.mask, i + s.mask.query_offset, j) ? 1 : 0;
+  }
 
   void forward_values();
   void gradient_values();
@@ -73,6 +77,7 @@ class Examination {
   u64 seed_;
   Problem problem_;
   std::vector<Sequence> sequences_;
+  i64 visible_pairs_ = 0;
 };
 
 bool Examination::run(CaseTensors& tensors, int num_threads) {
@@ -82,12 +87,8 @@ bool Examination::run(CaseTensors& tensors, int num_threads) {
     else fail(call.error().message);
     return false;
   }
-  i64 pairs = 0;
-  for (const Sequence& s : sequences_)
-    for (i32 i = 0; i < s.seqlen_q; ++i)
-      for (i32 j = 0; j < s.seqlen_kv; ++j) pairs += visible(s.mask, i + s.mask.query_offset, j) ? 1 : 0;
-  if (call->visible_pairs() != pairs)
-    fail(fmt::format("the plan counts {} visible pairs instead of {}", call->visible_pairs(), pairs));
+  if (call->visible_pairs() != visible_pairs_)
+    fail(fmt::format("the plan counts {} visible pairs instead of {}", call->visible_pairs(), visible_pairs_));
   fail(call->forward(tensors));
   if (case_.backward && !failed()) fail(call->backward(tensors));
   return !failed();

@@ -73,9 +73,9 @@ double normal(u64 seed, Name name, u64 index) {
 }
 
 // The value of element `index` (logical, contiguous) of a tensor; `row` and `d` are its row and its place in head_dim.
-double value(const Case& c, u64 seed, Name name, i64 index, i64 row, i64 d) {
+double value(const Case& c, double scale, u64 seed, Name name, i64 index, i64 row, i64 d) {
   const double random = normal(seed, name, static_cast<u64>(index));
-  const double dim = static_cast<double>(c.head_dim), scale = std::abs(problem_of(c).scale);
+  const double dim = static_cast<double>(c.head_dim);
   const bool is_q = name == Name::q, is_qk = is_q || name == Name::k;
   // Entries a and b of q and k everywhere give the score scale * dim * a * b.
   const auto constant = [&](double score) { return std::sqrt(score / (scale * dim)); };
@@ -120,10 +120,11 @@ void fill(const Tensor& t, const Case& c, u64 seed, Name name) {
   const i64 dim = row_last ? 1 : t.shape[t.rank - 1];
   const i64 heads = row_last ? 1 : t.shape[t.rank - 2];
   const i64 rows = row_last ? t.shape[t.rank - 1] : t.shape[t.rank - 3];
+  const double scale = std::abs(problem_of(c).scale);
   i64 index = 0;
   for_each_element(t, [&](i64 offset) {
     const i64 row = rows == 0 ? 0 : index / (dim * heads) % rows;
-    store(t, offset, static_cast<float>(value(c, seed, name, index, row, index % dim)));
+    store(t, offset, static_cast<float>(value(c, scale, seed, name, index, row, index % dim)));
     ++index;
   });
 }

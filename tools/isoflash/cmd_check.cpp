@@ -142,7 +142,8 @@ int check(const Options& o) {
   }
   fmt::print("{}", table);
   if (failed == 0) fmt::print("all {} checks passed (seed {})\n", run, o.seed);
-  else fmt::print("{} of {} checks failed (seed {}); each is listed above with the line that runs it again\n", failed, run, o.seed);
+  else fmt::print("{} of {} checks failed (seed {}); each is listed above with the line that runs it again\n", failed, run,
+                  o.seed);
   return failed == 0 ? kExitOk : kExitCheckFailed;
 }
 

@@ -1,10 +1,10 @@
 // CPU backward. For a query tile (cpu/tiling.h) and each key tile of its walk, everything transposed as in the forward:
 //
 //   S^T = K Q^T,  dP^T = V dO^T
-//   P^T = exp2(t - lse log2(e)),  dS^T = P^T (dP^T - D) softcap'          D = rowsum(dO∘O) - dlse
+//   P^T = exp(S^T - lse),  dS^T = P^T (dP^T - D) softcap'          D = rowsum(dO∘O) - dlse
 //   dQ^T += K^T dS^T,  dV += P^T dO,  dK += dS^T Q
 //
-// and for each row its own candidate group, key by key. dK and dV are summed in float32 in the worker's scratch.
+// and for each row its own candidate group: large groups as key tiles, small ones key by key. dK and dV are summed in float32 in the worker's scratch.
 //
 // One pass: a work item is a sequence and KV head, all five products in it. Where there are too few of those for the
 // workers, or a sequence is too long for the scratch, two passes: items that own a chunk of keys sum dK and dV, items that
@@ -27,8 +27,8 @@ struct BackwardScratch {
   using Element = typename Engine::Element;
   Element *q_rows, *q_panels, *q_columns, *dout_rows, *dout_panels, *dout_columns;
   Element *key_copy, *keys_transposed, *value_copy;
-  Element *dscore_panel, *probability_rows, *dscore_rows;
-  float *dq_panels, *dq_rows, *scores, *dprobabilities;
+  Element *dscore_panel, *probability_rows, *dscore_rows, *group_rows;
+  float *dq_panels, *dq_rows, *group_dq, *scores, *dprobabilities;
   float *lse, *delta, *query_row, *key_row, *value_row, *out_row, *dout_row;
   float *dk, *dv;
   const Element *q_operand = nullptr, *dout_operand = nullptr;  // Engine::columns of Q and dO
@@ -45,10 +45,13 @@ struct BackwardScratch {
         keys_transposed(arena.take<Element>(kTileN * padded(p.head_dim))),
         value_copy(arena.take<Element>(kTileN * padded(p.head_dim_v))),
         dscore_panel(arena.take<Element>(kTileN * Engine::kPanel)),
-        probability_rows(arena.take<Element>(kTileN * kTileRows)),
-        dscore_rows(arena.take<Element>(kTileN * kTileRows)),
+        // A group's rows may start anywhere, so a block of them may reach past the last row.
+        probability_rows(arena.take<Element>(kTileN * kTileRows + padded(1))),
+        dscore_rows(arena.take<Element>(kTileN * kTileRows + padded(1))),
+        group_rows(arena.take<Element>(kTileRows * padded(max_of(p.head_dim, p.head_dim_v)))),
         dq_panels(arena.take<float>(kTileRows * padded(p.head_dim))),
         dq_rows(arena.take<float>(Engine::kPanel * padded(p.head_dim))),
+        group_dq(arena.take<float>(Engine::kPanel * padded(p.head_dim))),
         scores(arena.take<float>(kTileN * Engine::kPanel)),
         dprobabilities(arena.take<float>(kTileN * Engine::kPanel)),
         lse(arena.take<float>(kTileRows)),
@@ -93,7 +96,7 @@ void read_tile(const Share& share, const QueryTile& tile, Interval positions, Ba
       for (i64 k = 0; k < ld_v; ++k) s.dout_rows[r * ld_v + k] = {};
       continue;
     }
-    s.lse[r] = lse * static_cast<float>(kLog2E);
+    s.lse[r] = lse;
     const float* out =
         float_row(row_pointer<const T>(t.out, sequence.q_batch, row, head), last_stride(t.out), p.head_dim_v, s.out_row);
     const float* dout =
@@ -120,8 +123,7 @@ void score_gradients(const ScoreMap& map, const KvTile& tile, i64 row, BackwardS
     const auto dscore = [&](i32 j) {
       if (j >= count) return hn::Zero(kFloat);
       Vec derivative;
-      const Vec t = map.exponent(hn::LoadU(kFloat, s.scores + j * kPanel + v * kLanes), derivative);
-      Vec p = exp2(hn::Sub(t, lse));
+      Vec p = map.probability(hn::LoadU(kFloat, s.scores + j * kPanel + v * kLanes), lse, derivative);
       Vec ds = hn::Mul(p, hn::Sub(hn::LoadU(kFloat, s.dprobabilities + j * kPanel + v * kLanes), delta));
       if (map.kind != SoftcapKind::none) ds = hn::Mul(ds, derivative);
       if (partial) {
@@ -142,32 +144,90 @@ void score_gradients(const ScoreMap& map, const KvTile& tile, i64 row, BackwardS
   Engine::finish_probabilities(dscore_panel, count);
 }
 
-// One key tile against all panels of the query tile.
+// The key tiles of one query tile.
 template <class Engine, class T>
-void key_tile(const Share& share, const ScoreMap& map, const KvTile& tile, i64 rows, bool first, BackwardScratch<Engine>& s) {
-  constexpr i64 kPanel = Engine::kPanel;
-  const Problem& p = share.params.problem;
-  const i64 ld_q = padded(p.head_dim), ld_v = padded(p.head_dim_v), count = tile.keys.size();
-  const auto k = key_rows<Engine, T>(share.tensors.k, share.sequence, tile.keys, share.head_kv, p.head_dim, s.key_copy);
-  const auto v = key_rows<Engine, T>(share.tensors.v, share.sequence, tile.keys, share.head_kv, p.head_dim_v, s.value_copy);
-  if (share.dq) Engine::keys_transposed(k, count, p.head_dim, s.keys_transposed);
-  for (i64 row = 0; row < rows; row += kPanel) {
-    const i64 columns = min_of<i64>(kPanel, rows - row), vectors = Engine::vectors(columns);
-    Engine::multiply_rows(k, count, p.head_dim, s.q_panels + row * ld_q, s.scores, columns);
-    Engine::multiply_rows(v, count, p.head_dim_v, s.dout_panels + row * ld_v, s.dprobabilities, columns);
+struct BackwardTile {
+  static constexpr i64 kPanel = Engine::kPanel;
+  const Share& share;
+  const Problem& p;
+  i64 rows;
+  ScoreMap map;
+  BackwardScratch<Engine>& s;
+  typename Engine::Rows keys, values;
+
+  void load(Interval tile) {
+    keys = key_rows<Engine, T>(share.tensors.k, share.sequence, tile, share.head_kv, p.head_dim, s.key_copy);
+    values = key_rows<Engine, T>(share.tensors.v, share.sequence, tile, share.head_kv, p.head_dim_v, s.value_copy);
+    if (share.dq) Engine::keys_transposed(keys, tile.size(), p.head_dim, s.keys_transposed);
+  }
+
+  // P and dS of the panel that starts at tile row `row`.
+  void scores(const KvTile& tile, i64 row, i64 columns) {
+    const i64 count = tile.keys.size(), vectors = Engine::vectors(columns);
+    Engine::multiply_rows(keys, count, p.head_dim, s.q_panels + row * padded(p.head_dim), s.scores, columns);
+    Engine::multiply_rows(values, count, p.head_dim_v, s.dout_panels + row * padded(p.head_dim_v), s.dprobabilities, columns);
     if (vectors == 3) score_gradients<Engine, 3>(map, tile, row, s);
     if (vectors == 2) score_gradients<Engine, 2>(map, tile, row, s);
     if (vectors == 1) score_gradients<Engine, 1>(map, tile, row, s);
-    if (!share.dq) continue;
-    const auto* const dscores = Engine::probabilities(s.dprobabilities, s.dscore_panel);
-    float* const dq = s.dq_panels + row * ld_q;
-    if (first) Engine::template multiply_transposed<Old::overwrite>(s.keys_transposed, count, p.head_dim, dscores, dq, columns);
-    else Engine::template multiply_transposed<Old::add>(s.keys_transposed, count, p.head_dim, dscores, dq, columns);
   }
-  const i64 key = tile.keys.begin - share.keys.begin;
-  if (share.dv) Engine::add_keys(s.probability_rows, count, rows, s.dout_operand, ld_v, p.head_dim_v, s.dv + key * ld_v);
-  if (share.dk) Engine::add_keys(s.dscore_rows, count, rows, s.q_operand, ld_q, p.head_dim, s.dk + key * ld_q);
-}
+
+  template <Old old>
+  void multiply_keys(const KvTile& tile, i64 columns, float* dq) {
+    Engine::template multiply_transposed<old>(s.keys_transposed, tile.keys.size(), p.head_dim,
+                                              Engine::probabilities(s.dprobabilities, s.dscore_panel), dq, columns);
+  }
+
+  // Adds to dk and dv what tile rows [first_row, first_row + count) give; q and dout are those rows as operands.
+  void add_keys(const KvTile& tile, i64 first_row, i64 count, const typename Engine::Element* q,
+                const typename Engine::Element* dout) {
+    const i64 key = tile.keys.begin - share.keys.begin, ld_q = padded(p.head_dim), ld_v = padded(p.head_dim_v);
+    if (share.dv)
+      Engine::add_keys(s.probability_rows + first_row, tile.keys.size(), count, dout, ld_v, p.head_dim_v, s.dv + key * ld_v);
+    if (share.dk) Engine::add_keys(s.dscore_rows + first_row, tile.keys.size(), count, q, ld_q, p.head_dim, s.dk + key * ld_q);
+  }
+
+  void shared(const KvTile& tile, bool first) {
+    load(tile.keys);
+    for (i64 row = 0; row < rows; row += kPanel) {
+      const i64 columns = min_of<i64>(kPanel, rows - row);
+      float* const dq = s.dq_panels + row * padded(p.head_dim);
+      scores(tile, row, columns);
+      if (share.dq && first) multiply_keys<Old::overwrite>(tile, columns, dq);
+      if (share.dq && !first) multiply_keys<Old::add>(tile, columns, dq);
+    }
+    add_keys(tile, 0, rows, s.q_operand, s.dout_operand);
+  }
+
+  // Only the group's rows enter the products, and only its lanes change: see ForwardTile::group.
+  void group(const GroupRows& group) {
+    const i64 count = group.end_row - group.first_row, ld_q = padded(p.head_dim), ld_v = padded(p.head_dim_v);
+    const auto* const q = group_operand(s.q_rows + group.first_row * ld_q, count, ld_q, s.group_rows, s.q_columns);
+    const auto* const dout = group_operand(s.dout_rows + group.first_row * ld_v, count, ld_v, s.group_rows, s.dout_columns);
+    const Interval own = intersect(group.keys, share.keys);
+    for (i32 key = group.keys.begin; key < own.end; key += kTileN) {
+      const KvTile tile{intersect({key, key + kTileN}, own), TileClass::partial};
+      if (tile.keys.empty()) continue;
+      load(tile.keys);
+      for (i64 row = group.first_row / kPanel * kPanel; row < group.end_row; row += kPanel) {
+        const i64 columns = min_of<i64>(kPanel, rows - row);
+        scores(tile, row, columns);
+        if (!share.dq) continue;
+        multiply_keys<Old::overwrite>(tile, columns, s.group_dq);
+        add_lanes<Engine>(s.group_dq, nullptr, row, group.first_row, group.end_row, p.head_dim, s.dq_panels + row * ld_q);
+      }
+      add_keys(tile, group.first_row, count, q, dout);
+    }
+  }
+
+  // Rows of a group as an operand of add_keys: zeros behind them. Engines that take rows as they lie need no copy.
+  static const typename Engine::Element* group_operand(const typename Engine::Element* rows, i64 count, i64 ld,
+                                                       typename Engine::Element* copy, typename Engine::Element* columns) {
+    if (!Engine::kBlocks) return rows;
+    __builtin_memcpy(copy, rows, static_cast<unsigned long>(count * ld) * sizeof *rows);
+    for (i64 k = count * ld; k < align_up(count, kPanel) * ld; ++k) copy[k] = {};
+    return Engine::columns(copy, count, ld, columns);
+  }
+};
 
 // The candidate group of tile row r (row `row` of q, query head `head`): its part of dq_row, and of dk and dv.
 template <class Engine, class T>
@@ -182,8 +242,8 @@ void add_group(const Share& share, const ScoreMap& map, Interval group, i64 r, i
   for (i32 j = group.begin; j < group.end; ++j) {
     const float* k = keys.at(j);
     Vec derivative;
-    const Vec exponent = map.exponent(hn::Set(kFloat, dot(q, k, p.head_dim)), derivative);
-    const float probability = hn::GetLane(exp2(hn::Sub(exponent, hn::Set(kFloat, s.lse[r]))));
+    const Vec score = hn::Set(kFloat, dot(q, k, p.head_dim));
+    const float probability = hn::GetLane(map.probability(score, hn::Set(kFloat, s.lse[r]), derivative));
     const float ds = probability * (dot(dout, values.at(j), p.head_dim_v) - s.delta[r]) * hn::GetLane(derivative);
     if (share.dq) blend(dq_row, 1.0f, k, ds, p.head_dim);
     if (share.dk) blend(s.dk + (j - share.keys.begin) * ld_q, 1.0f, q, ds, p.head_dim);
@@ -199,26 +259,30 @@ void query_tile_gradients(const Share& share, i64 index, BackwardScratch<Engine>
   const QueryTile tile = query_tile(p, sequence, share.head_kv, index);
   const Interval positions = positions_of(sequence, tile);
   const i64 rows = tile.positions * tile.heads, ld_q = padded(p.head_dim);
-  const Interval candidates = intersect(candidate_keys(sequence.mask, positions), share.keys);
-  const ScoreMap map(p);
+  const bool candidates = !intersect(candidate_keys(sequence.mask, positions), share.keys).empty();
+  const bool group_tiles = candidates && sequence.mask.candidate_group_size >= kGroupTile;
+  BackwardTile<Engine, T> work{share, p, rows, ScoreMap(p), s, {}, {}};
 
-  KvWalk walk(sequence.mask, positions, kTileN);
-  KvTile keys;
   bool read = false, first = true;
   const auto read_once = [&] {
     if (!read) read_tile<Engine, T>(share, tile, positions, s);
     read = true;
   };
-  while (walk.next(keys)) {
+  KvWalk walk(sequence.mask, positions, kTileN);
+  for (KvTile keys; walk.next(keys);) {
     if (keys.keys.begin < share.keys.begin || keys.keys.begin >= share.keys.end) continue;
     read_once();
-    key_tile<Engine, T>(share, map, keys, rows, first, s);
+    work.shared(keys, first);
     first = false;
   }
-  if (candidates.empty() && !share.dq) return;
+  if (!candidates && !share.dq) return;
   read_once();
   if (first && share.dq)
     for (i64 k = 0; k < kTileRows * ld_q; ++k) s.dq_panels[k] = 0.0f;
+  if (group_tiles) {
+    s.masks.fill_groups(sequence.mask, tile, positions);
+    for_each_group(sequence.mask, tile, positions, [&](const GroupRows& group) { work.group(group); });
+  }
   KeyRow<T> key_row(share.tensors.k, sequence, share.head_kv, p.head_dim, s.key_row);
   KeyRow<T> value_row(share.tensors.v, sequence, share.head_kv, p.head_dim_v, s.value_row);
   for (i64 r = 0; r < rows; ++r) {
@@ -227,8 +291,8 @@ void query_tile_gradients(const Share& share, i64 index, BackwardScratch<Engine>
       transpose(s.dq_panels + r * ld_q, kPanel, p.head_dim, min_of<i64>(kPanel, rows - r), s.dq_rows, ld_q);
     float* dq_row = s.dq_rows + r % kPanel * ld_q;
     const i32 at = positions.begin + static_cast<i32>(r / tile.heads);
-    if (role_at(sequence.mask, at) == Role::candidate && s.lse[r] != kInfinity)
-      add_group<Engine, T>(share, map, {group_begin(sequence.mask, at), group_end(sequence.mask, at)}, r, row, head, key_row,
+    if (!group_tiles && role_at(sequence.mask, at) == Role::candidate && s.lse[r] != kInfinity)
+      add_group<Engine, T>(share, work.map, {group_begin(sequence.mask, at), group_end(sequence.mask, at)}, r, row, head, key_row,
                            value_row, dq_row, s);
     if (share.dq)
       write_row(dq_row, p.head_dim, static_cast<float>(p.scale), row_pointer<T>(share.tensors.dq, sequence.q_batch, row, head),

@@ -7,17 +7,17 @@
 namespace iso::cpu {
 inline namespace ISO_TARGET {
 
+// All eight tiles configured as 16 rows of 64 bytes.
+struct TileConfig {
+  u8 palette = 1, start_row = 0, reserved[14] = {};
+  u16 row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  u8 rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+alignas(64) inline constexpr TileConfig kTileConfig{};
+
 struct AmxMultiply {
-  // All eight tiles configured as 16 rows of 64 bytes.
   struct Session {
-    Session() {
-      struct alignas(64) {
-        u8 palette = 1, start_row = 0, reserved[14] = {};
-        u16 row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-        u8 rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-      } config;
-      _tile_loadconfig(&config);
-    }
+    Session() { _tile_loadconfig(&kTileConfig); }
     ~Session() { _tile_release(); }
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
@@ -27,6 +27,8 @@ struct AmxMultiply {
   template <Old old>
   static void block(const bf16* a, i64 lda, const bf16* b, i64 ldb, float* c, i64 ldc, i64 depth) {
     const i64 c_bytes = ldc * 4, a_bytes = lda * 2, b_bytes = ldb * 4;
+    // GCC's tile intrinsics do not tell the compiler that they read and write memory.
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (old == Old::add) {
       _tile_loadd(0, c, c_bytes);
       _tile_loadd(1, c + 16, c_bytes);
@@ -52,6 +54,7 @@ struct AmxMultiply {
     _tile_stored(1, c + 16, c_bytes);
     _tile_stored(2, c + 16 * ldc, c_bytes);
     _tile_stored(3, c + 16 * ldc + 16, c_bytes);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
   }
 };
 

@@ -20,6 +20,7 @@ template <class T>
 struct FloatEngine {
   using Element = float;
   static constexpr i64 kPanel = kVecs * kLanes;
+  static constexpr bool kBlocks = false;  // products take any extent, not whole blocks
 
   // Vectors of lanes to work on for the first `columns` columns of a panel.
   static i64 vectors(i64 columns) { return ceil_div<i64>(columns, kLanes); }

@@ -18,6 +18,7 @@ struct PairEngine {
   using Element = bf16;
   static constexpr i64 kBlock = 32;
   static constexpr i64 kPanel = kBlock;
+  static constexpr bool kBlocks = true;
 
   static i64 vectors(i64) { return kPanel / kLanes; }
 
@@ -98,11 +99,13 @@ struct PairEngine {
       for (i64 n = 0; n < dim; n += kBlock)
         Multiply::template block<Old::add>(probability_rows + m * kTileRows, kTileRows, columns + 2 * n, ld, c + m * ld + n, ld, depth);
     if (m == count) return;
-    alignas(64) float sums[kBlock * kBlock];
+    // The last rows of the block belong to other keys: on a copy, so that these stay as they are.
+    alignas(64) float sums[kBlock * kBlock] = {};
+    const i64 rest = count - m;
     for (i64 n = 0; n < dim; n += kBlock) {
-      Multiply::template block<Old::overwrite>(probability_rows + m * kTileRows, kTileRows, columns + 2 * n, ld, sums, kBlock, depth);
-      for (i64 j = 0; j < count - m; ++j)
-        for (i64 k = 0; k < kBlock; ++k) c[(m + j) * ld + n + k] += sums[j * kBlock + k];
+      for (i64 j = 0; j < rest; ++j) __builtin_memcpy(sums + j * kBlock, c + (m + j) * ld + n, kBlock * sizeof(float));
+      Multiply::template block<Old::add>(probability_rows + m * kTileRows, kTileRows, columns + 2 * n, ld, sums, kBlock, depth);
+      for (i64 j = 0; j < rest; ++j) __builtin_memcpy(c + (m + j) * ld + n, sums + j * kBlock, kBlock * sizeof(float));
     }
   }
 

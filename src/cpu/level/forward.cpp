@@ -3,7 +3,7 @@
 //   for each key tile of the walk            S^T = K Q^T                 rows are keys, columns (lanes) are queries
 //     mask, online softmax per lane          P^T, m, l
 //     O^T = O^T * correction + V^T P^T
-//   for each row: its own candidate group, key by key, then O / l and lse
+//   each row's own candidate group: large groups as key tiles, small ones key by key; then O / l and lse
 //
 // Everything is transposed so that a lane is a query: row statistics need no shuffles, masks are lane compares, K is
 // read as it lies, and a row never mixes with another: a NaN in one candidate cannot reach the next.
@@ -23,7 +23,7 @@ template <class Engine>
 struct ForwardScratch {
   using Element = typename Engine::Element;
   Element *q_rows, *q_panels, *keys, *value_copy, *values, *probabilities;
-  float *out_panels, *out_rows, *scores, *row_max, *row_sum, *correction, *query_row, *key_row, *value_row;
+  float *out_panels, *out_rows, *group_out, *scores, *row_max, *row_sum, *correction, *query_row, *key_row, *value_row;
   RowMasks masks;
 
   ForwardScratch(const Problem& p, Arena& arena)
@@ -35,6 +35,7 @@ struct ForwardScratch {
         probabilities(arena.take<Element>(kTileN * Engine::kPanel)),
         out_panels(arena.take<float>(kTileRows * padded(p.head_dim_v))),
         out_rows(arena.take<float>(Engine::kPanel * padded(p.head_dim_v))),
+        group_out(arena.take<float>(Engine::kPanel * padded(p.head_dim_v))),
         scores(arena.take<float>(kTileN * Engine::kPanel)),
         row_max(arena.take<float>(kTileRows)),
         row_sum(arena.take<float>(kTileRows)),
@@ -119,7 +120,7 @@ void finish_panel(const Params& params, const ForwardTensors& tensors, const Seq
     const i64 row = sequence.q_row_begin + tile.first_row + position;
     float* out_row = s.out_rows + i * ld_v;
     const i32 at = positions.begin + static_cast<i32>(position);
-    if (role_at(sequence.mask, at) == Role::candidate) {
+    if (role_at(sequence.mask, at) == Role::candidate && sequence.mask.candidate_group_size < kGroupTile) {
       const float* q = float_row(row_pointer<const T>(tensors.q, sequence.q_batch, row, head), last_stride(tensors.q), p.head_dim,
                                  s.query_row);
       add_group(map, p, {group_begin(sequence.mask, at), group_end(sequence.mask, at)}, q, keys, values, s.row_max[r],
@@ -138,18 +139,78 @@ void finish_panel(const Params& params, const ForwardTensors& tensors, const Seq
   }
 }
 
+// A key tile against all its rows, or the rows of a group against keys of their own.
+template <class Engine, class T>
+struct ForwardTile {
+  static constexpr i64 kPanel = Engine::kPanel;
+  const ForwardTensors& tensors;
+  const Problem& p;
+  const Sequence& sequence;
+  i64 head_kv;
+  ScoreMap map;
+  ForwardScratch<Engine>& s;
+  typename Engine::Rows keys;
+
+  // Reads K and V of the tile.
+  void load(Interval tile) {
+    keys = key_rows<Engine, T>(tensors.k, sequence, tile, head_kv, p.head_dim, s.keys);
+    const auto values = key_rows<Engine, T>(tensors.v, sequence, tile, head_kv, p.head_dim_v, s.value_copy);
+    Engine::keys_transposed(values, tile.size(), p.head_dim_v, s.values);
+  }
+
+  // Probabilities and corrections of the panel that starts at tile row `row`.
+  void probabilities(const KvTile& tile, i64 row, i64 columns) {
+    const i64 vectors = Engine::vectors(columns);
+    Engine::multiply_rows(keys, tile.keys.size(), p.head_dim, s.q_panels + row * padded(p.head_dim), s.scores, columns);
+    if (vectors == 3) softmax_panel<Engine, 3>(map, tile, row, s);
+    if (vectors == 2) softmax_panel<Engine, 2>(map, tile, row, s);
+    if (vectors == 1) softmax_panel<Engine, 1>(map, tile, row, s);
+  }
+
+  template <Old old>
+  void multiply_values(const KvTile& tile, i64 columns, float* out) {
+    Engine::template multiply_transposed<old>(s.values, tile.keys.size(), p.head_dim_v, Engine::probabilities(s.scores, s.probabilities),
+                                              out, columns, s.correction);
+  }
+
+  void shared(const KvTile& tile, i64 rows, bool first) {
+    load(tile.keys);
+    for (i64 row = 0; row < rows; row += kPanel) {
+      const i64 columns = min_of<i64>(kPanel, rows - row);
+      float* const out = s.out_panels + row * padded(p.head_dim_v);
+      probabilities(tile, row, columns);
+      if (first) multiply_values<Old::overwrite>(tile, columns, out);
+      else multiply_values<Old::scale>(tile, columns, out);
+    }
+  }
+
+  // The panels are shared with other groups, whose lanes must not notice: the product goes through group_out.
+  void group(const GroupRows& group, i64 rows) {
+    for (i32 key = group.keys.begin; key < group.keys.end; key += kTileN) {
+      const KvTile tile{{key, min_of(key + kTileN, group.keys.end)}, TileClass::partial};
+      load(tile.keys);
+      for (i64 row = group.first_row / kPanel * kPanel; row < group.end_row; row += kPanel) {
+        const i64 columns = min_of<i64>(kPanel, rows - row);
+        probabilities(tile, row, columns);
+        multiply_values<Old::overwrite>(tile, columns, s.group_out);
+        add_lanes<Engine>(s.group_out, s.correction, row, group.first_row, group.end_row, p.head_dim_v,
+                          s.out_panels + row * padded(p.head_dim_v));
+      }
+    }
+  }
+};
+
 template <class Engine, class T>
 void forward_tile(const Params& params, const ForwardTensors& tensors, const TilePlace& place, char* scratch) {
-  constexpr i64 kPanel = Engine::kPanel;
   const Problem& p = params.problem;
   const Sequence& sequence = params.sequences[place.sequence];
   const QueryTile tile = query_tile(p, sequence, place.head_kv, place.index);
   const Interval positions = positions_of(sequence, tile);
   const i64 rows = tile.positions * tile.heads, ld_q = padded(p.head_dim), ld_v = padded(p.head_dim_v);
-  const ScoreMap map(p);
   Arena arena(scratch);
   ForwardScratch<Engine> s(p, arena);
   [[maybe_unused]] const typename Engine::Session session;
+  ForwardTile<Engine, T> work{tensors, p, sequence, place.head_kv, ScoreMap(p), s, {}};
 
   read_query_rows<Engine, T>(tensors.q, sequence, tile, p.head_dim, s.q_rows);
   Engine::panels(s.q_rows, rows, ld_q, s.q_panels);
@@ -157,30 +218,16 @@ void forward_tile(const Params& params, const ForwardTensors& tensors, const Til
   for (i64 r = 0; r < kTileRows; ++r) s.row_max[r] = -kInfinity, s.row_sum[r] = 0.0f;
 
   KvWalk walk(sequence.mask, positions, kTileN);
-  KvTile keys;
   bool first = true;
-  while (walk.next(keys)) {
-    const i64 count = keys.keys.size();
-    const auto k = key_rows<Engine, T>(tensors.k, sequence, keys.keys, place.head_kv, p.head_dim, s.keys);
-    const auto v = key_rows<Engine, T>(tensors.v, sequence, keys.keys, place.head_kv, p.head_dim_v, s.value_copy);
-    Engine::keys_transposed(v, count, p.head_dim_v, s.values);
-    for (i64 row = 0; row < rows; row += kPanel) {
-      const i64 columns = min_of<i64>(kPanel, rows - row), vectors = Engine::vectors(columns);
-      Engine::multiply_rows(k, count, p.head_dim, s.q_panels + row * ld_q, s.scores, columns);
-      if (vectors == 3) softmax_panel<Engine, 3>(map, keys, row, s);
-      if (vectors == 2) softmax_panel<Engine, 2>(map, keys, row, s);
-      if (vectors == 1) softmax_panel<Engine, 1>(map, keys, row, s);
-      const auto* const probabilities = Engine::probabilities(s.scores, s.probabilities);
-      float* const out = s.out_panels + row * ld_v;
-      if (first) Engine::template multiply_transposed<Old::overwrite>(s.values, count, p.head_dim_v, probabilities, out, columns);
-      else Engine::template multiply_transposed<Old::scale>(s.values, count, p.head_dim_v, probabilities, out, columns, s.correction);
-    }
-    first = false;
-  }
+  for (KvTile keys; walk.next(keys); first = false) work.shared(keys, rows, first);
   if (first)
     for (i64 k = 0; k < kTileRows * ld_v; ++k) s.out_panels[k] = 0.0f;
-  for (i64 row = 0; row < rows; row += kPanel)
-    finish_panel<Engine, T>(params, tensors, sequence, place.head_kv, tile, map, row, min_of<i64>(kPanel, rows - row), s);
+  if (sequence.mask.candidate_group_size >= kGroupTile && !candidate_keys(sequence.mask, positions).empty()) {
+    s.masks.fill_groups(sequence.mask, tile, positions);
+    for_each_group(sequence.mask, tile, positions, [&](const GroupRows& group) { work.group(group, rows); });
+  }
+  for (i64 row = 0; row < rows; row += Engine::kPanel)
+    finish_panel<Engine, T>(params, tensors, sequence, place.head_kv, tile, work.map, row, min_of<i64>(Engine::kPanel, rows - row), s);
 }
 
 // Rows of a sequence's slot past those in use: zeros, lse -inf.

@@ -28,7 +28,10 @@ class Arena {
   i64 used_ = 0;
 };
 
-// What each row (lane) of a query tile sees in the context and the history.
+// Candidate groups of at least this many keys are multiplied as tiles, smaller ones key by key.
+inline constexpr i32 kGroupTile = 32;
+
+// What each row (lane) of a query tile sees: in the context and the history, or (fill_groups) of its candidate group.
 struct RowMasks {
   i32* context_end;    // keys [0, context_end)
   i32* history_begin;  // and [history_begin, history_begin + history_size)
@@ -49,6 +52,21 @@ struct RowMasks {
         context_end[r] = role == Role::padding ? 0 : mask.context_end;
         history_begin[r] = history.begin;
         history_size[r] = history.size();
+      }
+    }
+    for (; r < kTileRows; ++r) context_end[r] = history_begin[r] = history_size[r] = 0;
+  }
+
+  // Own groups instead, as the history part.
+  void fill_groups(const MaskSpec& mask, const QueryTile& tile, Interval positions) {
+    i64 r = 0;
+    for (i32 p = positions.begin; p < positions.end; ++p) {
+      const bool candidate = role_at(mask, p) == Role::candidate;
+      const Interval group = candidate ? Interval{group_begin(mask, p), group_end(mask, p)} : Interval{};
+      for (i64 h = 0; h < tile.heads; ++h, ++r) {
+        context_end[r] = 0;
+        history_begin[r] = group.begin;
+        history_size[r] = group.size();
       }
     }
     for (; r < kTileRows; ++r) context_end[r] = history_begin[r] = history_size[r] = 0;
@@ -144,6 +162,42 @@ class KeyRow {
   const float* row_ = nullptr;
   i32 current_ = -1;
 };
+
+// One candidate group of a query tile: its keys, and the tile rows [first_row, end_row) that belong to it.
+struct GroupRows {
+  Interval keys;
+  i64 first_row, end_row;
+};
+
+// Calls body(GroupRows) for every group with rows in the tile.
+template <class Body>
+inline void for_each_group(const MaskSpec& mask, const QueryTile& tile, Interval positions, const Body& body) {
+  const Interval rows = intersect(positions, {mask.candidate_begin, mask.candidate_end});
+  for (i32 p = rows.begin; p < rows.end;) {
+    const Interval keys{group_begin(mask, p), group_end(mask, p)};
+    const i32 end = min_of(keys.end, rows.end);
+    body(GroupRows{keys, (p - positions.begin) * tile.heads, (end - positions.begin) * tile.heads});
+    p = end;
+  }
+}
+
+// c[dim][kPanel] = scale * c + add in the lanes of panel `panel_row` that lie in [first_row, end_row); the others keep every
+// bit, whatever `add` holds there.
+template <class Engine>
+inline void add_lanes(const float* add, const float* scale, i64 panel_row, i64 first_row, i64 end_row, i64 dim, float* c) {
+  for (i64 v = 0; v < Engine::kPanel; v += kLanes) {
+    const auto lane = hn::Iota(kInt, static_cast<i32>(panel_row + v));
+    const auto in = hn::RebindMask(kFloat, hn::And(hn::Gt(lane, hn::Set(kInt, static_cast<i32>(first_row - 1))),
+                                                   hn::Lt(lane, hn::Set(kInt, static_cast<i32>(end_row)))));
+    const Vec factor = scale == nullptr ? hn::Set(kFloat, 1.0f) : hn::LoadU(kFloat, scale + v);
+    for (i64 d = 0; d < dim; ++d) {
+      float* at = c + d * Engine::kPanel + v;
+      const Vec old = hn::LoadU(kFloat, at);
+      const Vec sum = hn::MulAdd(old, factor, hn::LoadU(kFloat, add + d * Engine::kPanel + v));
+      hn::StoreU(hn::IfThenElse(in, sum, old), kFloat, at);
+    }
+  }
+}
 
 // Which sequence and KV head a query tile of the call belongs to, and its index there.
 struct TilePlace {

@@ -29,33 +29,35 @@ HWY_INLINE Vec exp2(Vec x) {
   return hn::IfThenZeroElse(tiny, hn::MulAdd(f, hn::Zero(kFloat), hn::BitCast(kFloat, scaled)));
 }
 
-// The score on its way to the exponent: t = log2(e) * softcap(scale * s).
+// From the product q.k to the exponent of a probability.
 struct ScoreMap {
   SoftcapKind kind;
-  Vec scale;         // scale, or scale * log2(e) without a cap
-  Vec cap, inverse;  // cap and 1 / cap
+  Vec scale, scale_log2;  // scale, and scale * log2(e)
+  Vec cap, inverse;       // cap and 1 / cap
+  Vec log2e = hn::Set(kFloat, static_cast<float>(kLog2E));
 
   explicit ScoreMap(const Problem& p)
       : kind(p.softcap_kind),
-        scale(hn::Set(kFloat, static_cast<float>(p.softcap_kind == SoftcapKind::none ? p.scale * kLog2E : p.scale))),
+        scale(hn::Set(kFloat, static_cast<float>(p.scale))),
+        scale_log2(hn::Set(kFloat, static_cast<float>(p.scale * kLog2E))),
         cap(hn::Set(kFloat, static_cast<float>(p.softcap))),
         inverse(hn::Set(kFloat, p.softcap_kind == SoftcapKind::none ? 0.0f : static_cast<float>(1.0 / p.softcap))) {}
 
+  // log2(e) * softcap(scale * s)
   HWY_INLINE Vec exponent(Vec s) const {
-    const Vec x = hn::Mul(s, scale);
-    if (kind == SoftcapKind::none) return x;
+    if (kind == SoftcapKind::none) return hn::Mul(s, scale_log2);
     Vec unused;
-    return hn::Mul(capped(x, unused), hn::Set(kFloat, static_cast<float>(kLog2E)));
+    return hn::Mul(capped(hn::Mul(s, scale), unused), log2e);
   }
 
-  // The same, and the derivative of the soft cap at scale * s.
-  HWY_INLINE Vec exponent(Vec s, Vec& derivative) const {
-    const Vec x = hn::Mul(s, scale);
+  // P = exp(softcap(scale * s) - lse), and the derivative of the soft cap. lse is subtracted before the change of base: with
+  // scores in the millions, rounding log2(e) * lse would cost a factor.
+  HWY_INLINE Vec probability(Vec s, Vec lse, Vec& derivative) const {
     if (kind == SoftcapKind::none) {
       derivative = hn::Set(kFloat, 1.0f);
-      return x;
+      return exp2(hn::Mul(hn::MulSub(s, scale, lse), log2e));
     }
-    return hn::Mul(capped(x, derivative), hn::Set(kFloat, static_cast<float>(kLog2E)));
+    return exp2(hn::Mul(hn::Sub(capped(hn::Mul(s, scale), derivative), lse), log2e));
   }
 
  private:
