@@ -59,7 +59,7 @@ void add_mask(Case& c, const std::vector<i64>& seqlen_q, const std::vector<i64>&
     // Only plain attention has queries outside the keys.
     c.query_offset.push_back(dice.between(0, length - seqlen_q[b]));
   }
-  c.candidate_group_size = dice.one_in(2) ? 1 : dice.between(1, 5);
+  c.candidate_group_size = dice.one_in(2) ? 1 : dice.one_in(2) ? dice.between(2, 5) : dice.between(30, 70);
 }
 
 }  // namespace

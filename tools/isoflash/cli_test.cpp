@@ -71,10 +71,12 @@ TEST(Cli, PageListsEveryCommandAndOption) {
     const std::size_t section = page.find("\n## isoflash " + command->get_name() + "\n");
     ASSERT_NE(section, std::string::npos) << "docs/cli.md needs a section '## isoflash " << command->get_name() << "'";
     const std::string text = page.substr(section, page.find("\n## ", section + 1) - section);
-    for (const CLI::Option* option : command->get_options())
-      for (const std::string& name : option->get_lnames())
-        if (name != "help")
-          EXPECT_THAT(text, HasSubstr("`--" + name)) << "docs/cli.md: " << command->get_name() << " needs --" << name;
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& name : option->get_lnames()) {
+        const bool told = name == "help" || text.find("`--" + name) != std::string::npos;
+        EXPECT_TRUE(told) << "docs/cli.md: " << command->get_name() << " needs --" << name;
+      }
+    }
   }
 }
 

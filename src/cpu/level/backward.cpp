@@ -45,9 +45,8 @@ struct BackwardScratch {
         keys_transposed(arena.take<Element>(kTileN * padded(p.head_dim))),
         value_copy(arena.take<Element>(kTileN * padded(p.head_dim_v))),
         dscore_panel(arena.take<Element>(kTileN * Engine::kPanel)),
-        // A group's rows may start anywhere, so a block of them may reach past the last row.
-        probability_rows(arena.take<Element>(kTileN * kTileRows + padded(1))),
-        dscore_rows(arena.take<Element>(kTileN * kTileRows + padded(1))),
+        probability_rows(arena.take<Element>(kTileN * kTileRows)),
+        dscore_rows(arena.take<Element>(kTileN * kTileRows)),
         group_rows(arena.take<Element>(kTileRows * padded(max_of(p.head_dim, p.head_dim_v)))),
         dq_panels(arena.take<float>(kTileRows * padded(p.head_dim))),
         dq_rows(arena.take<float>(Engine::kPanel * padded(p.head_dim))),
@@ -200,31 +199,35 @@ struct BackwardTile {
 
   // Only the group's rows enter the products, and only its lanes change: see ForwardTile::group.
   void group(const GroupRows& group) {
-    const i64 count = group.end_row - group.first_row, ld_q = padded(p.head_dim), ld_v = padded(p.head_dim_v);
-    const auto* const q = group_operand(s.q_rows + group.first_row * ld_q, count, ld_q, s.group_rows, s.q_columns);
-    const auto* const dout = group_operand(s.dout_rows + group.first_row * ld_v, count, ld_v, s.group_rows, s.dout_columns);
+    const i64 ld_q = padded(p.head_dim), ld_v = padded(p.head_dim_v), first_panel = group.first_row / kPanel * kPanel;
+    // Engines that multiply whole blocks take whole panels, with zeros for the rows of others.
+    const i64 first_row = Engine::kBlocks ? first_panel : group.first_row;
+    const auto* const q = group_operand(s.q_rows, group, first_row, ld_q, s.group_rows, s.q_columns);
+    const auto* const dout = group_operand(s.dout_rows, group, first_row, ld_v, s.group_rows, s.dout_columns);
     const Interval own = intersect(group.keys, share.keys);
     for (i32 key = group.keys.begin; key < own.end; key += kTileN) {
       const KvTile tile{intersect({key, key + kTileN}, own), TileClass::partial};
       if (tile.keys.empty()) continue;
       load(tile.keys);
-      for (i64 row = group.first_row / kPanel * kPanel; row < group.end_row; row += kPanel) {
+      for (i64 row = first_panel; row < group.end_row; row += kPanel) {
         const i64 columns = min_of<i64>(kPanel, rows - row);
         scores(tile, row, columns);
         if (!share.dq) continue;
         multiply_keys<Old::overwrite>(tile, columns, s.group_dq);
         add_lanes<Engine>(s.group_dq, nullptr, row, group.first_row, group.end_row, p.head_dim, s.dq_panels + row * ld_q);
       }
-      add_keys(tile, group.first_row, count, q, dout);
+      add_keys(tile, first_row, group.end_row - first_row, q, dout);
     }
   }
 
-  // Rows of a group as an operand of add_keys: zeros behind them. Engines that take rows as they lie need no copy.
-  static const typename Engine::Element* group_operand(const typename Engine::Element* rows, i64 count, i64 ld,
-                                                       typename Engine::Element* copy, typename Engine::Element* columns) {
-    if (!Engine::kBlocks) return rows;
-    __builtin_memcpy(copy, rows, static_cast<unsigned long>(count * ld) * sizeof *rows);
-    for (i64 k = count * ld; k < align_up(count, kPanel) * ld; ++k) copy[k] = {};
+  // Tile rows from first_row to the group's end as an operand of add_keys.
+  static const typename Engine::Element* group_operand(const typename Engine::Element* rows, const GroupRows& group, i64 first_row,
+                                                       i64 ld, typename Engine::Element* copy, typename Engine::Element* columns) {
+    if (!Engine::kBlocks) return rows + first_row * ld;
+    const i64 count = align_up(group.end_row - first_row, kPanel);
+    for (i64 k = 0; k < count * ld; ++k) copy[k] = {};
+    __builtin_memcpy(copy + (group.first_row - first_row) * ld, rows + group.first_row * ld,
+                     static_cast<unsigned long>((group.end_row - group.first_row) * ld) * sizeof *rows);
     return Engine::columns(copy, count, ld, columns);
   }
 };

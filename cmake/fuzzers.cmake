@@ -1,0 +1,17 @@
+# tests/fuzz/fuzz_<name>.cpp -> bin/fuzz_<name>, a libFuzzer program with AddressSanitizer and UBSan (preset "fuzz"). It comes
+# with tools/isoflash/<name>.cpp, if there is such a file, and the library.
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  message(FATAL_ERROR "The fuzz targets need clang (libFuzzer). Use: cmake --preset fuzz")
+endif()
+file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/fuzz_*.cpp)
+foreach(source IN LISTS fuzz_sources)
+  get_filename_component(target ${source} NAME_WE)
+  string(REPLACE fuzz_ tools/isoflash/ tool_source ${target}.cpp)
+  add_executable(${target} ${source})
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${tool_source})
+    target_sources(${target} PRIVATE ${tool_source})
+    target_include_directories(${target} PRIVATE tools/isoflash)
+  endif()
+  target_link_libraries(${target} PRIVATE isoflash_objects)
+  target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+endforeach()
