@@ -31,7 +31,16 @@ HWY_INLINE Vec load_floats(const bf16* p) {
   const auto bits = hn::PromoteTo(UintTag(), hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(p)));
   return hn::BitCast(kFloat, hn::ShiftLeft<16>(bits));
 }
+// Without conversion instructions Highway computes fp16 conversions that know no NaN and no infinity.
+constexpr bool kHalfInstructions = HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SSE2 &&
+                                   HWY_TARGET != HWY_SSSE3 && HWY_TARGET != HWY_SSE4;
+
 HWY_INLINE Vec load_floats(const f16* p) {
+  if constexpr (!kHalfInstructions) {
+    float floats[kLanes];
+    for (i64 k = 0; k < kLanes; ++k) floats[k] = to_float(p[k]);
+    return hn::LoadU(kFloat, floats);
+  }
   const hn::Rebind<hwy::float16_t, FloatTag> narrow;
   return hn::PromoteTo(kFloat, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(p)));
 }
@@ -59,6 +68,12 @@ HWY_INLINE void store_floats(Vec v, bf16* p) {
 }
 
 HWY_INLINE void store_floats(Vec v, f16* p) {
+  if constexpr (!kHalfInstructions) {
+    float floats[kLanes];
+    hn::StoreU(v, kFloat, floats);
+    for (i64 k = 0; k < kLanes; ++k) p[k] = to_f16(floats[k]);
+    return;
+  }
   const hn::Rebind<hwy::float16_t, FloatTag> narrow;
   hn::StoreU(hn::DemoteTo(narrow, v), narrow, reinterpret_cast<hwy::float16_t*>(p));
 }
