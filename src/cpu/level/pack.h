@@ -32,8 +32,8 @@ HWY_INLINE Vec load_floats(const bf16* p) {
   return hn::BitCast(kFloat, hn::ShiftLeft<16>(bits));
 }
 // Without conversion instructions Highway computes fp16 conversions that know no NaN and no infinity.
-constexpr bool kHalfInstructions = HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SSE2 &&
-                                   HWY_TARGET != HWY_SSSE3 && HWY_TARGET != HWY_SSE4;
+constexpr bool kHalfInstructions =
+    HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SSSE3 && HWY_TARGET != HWY_SSE4;
 
 HWY_INLINE Vec load_floats(const f16* p) {
   if constexpr (!kHalfInstructions) {
