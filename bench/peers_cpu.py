@@ -24,7 +24,7 @@ def options():
     parser.add_argument("--batch", help="packed sessions written by `isoflash pack` (their dtype is converted to each one measured)")
     parser.add_argument("--users", type=int, default=0, help="only the first USERS sequences of the batch")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--no-amx", action="store_true")
     parser.add_argument("--json", help="write the results here as well")
     return parser.parse_args()

@@ -19,8 +19,8 @@ if ! build/venv/bin/python -c 'import torch, numpy, safetensors' 2>/dev/null; th
   fi
 fi
 
-sessions=(--generate 64)
-if file=$(scripts/fetch_movielens.sh); then sessions=("$file" --users 64); fi
+sessions=(--generate 943)
+if file=$(scripts/fetch_movielens.sh); then sessions=("$file"); fi
 build/release/bin/isoflash pack "${sessions[@]}" -o build/bench/batch.safetensors
 build/venv/bin/python bench/peers_cpu.py --library build/release/lib/libisoflash.so --threads "$threads" \
   --batch build/bench/batch.safetensors --json build/bench/peers_cpu.json
