@@ -21,13 +21,13 @@ build:  ## the library, the command and the tests, in build/
 	$(CONFIGURE) cpu
 	$(BUILD) cpu
 
-test: build  ## install what it needs, build, run every quick test (under 25 minutes on 2 cores)
+test: build  ## install what it needs, build, run every test (under 25 minutes on 2 cores)
 	$(CTEST) cpu
 
-test-full: build  ## the long tests as well
+test-full: build  ## the same with 20 times as many random cases in the property tests
 	$(CTEST) full
 
-sanitize:  ## the quick tests with AddressSanitizer and UBSan, then with ThreadSanitizer
+sanitize:  ## the tests with AddressSanitizer and UBSan, then with ThreadSanitizer
 	@$(INSTALL) build test
 	$(CONFIGURE) sanitize
 	$(BUILD) sanitize

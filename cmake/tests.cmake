@@ -1,8 +1,13 @@
-# Tests. Label "full" marks what `make test` leaves to `make test-full`: GoogleTest suites whose name ends in "Full".
+# Tests: everything that `make test` runs.
 include(GoogleTest)
 find_package(GTest 1.12 REQUIRED)
 find_package(rapidcheck REQUIRED)
 find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter)
+
+set(test_timeout 600)
+if(ISOFLASH_SANITIZE)
+  set(test_timeout 2400)
+endif()
 
 # A GoogleTest program and its ctest entries: one per test, named <program>.<suite>.<test>.
 function(isoflash_test_program name)
@@ -14,10 +19,8 @@ function(isoflash_test_program name)
   target_include_directories(${name} PRIVATE tests)
   target_link_libraries(${name} PRIVATE ${arg_LIBS} rapidcheck rapidcheck_gtest GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE ISOFLASH_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(${name} TEST_PREFIX ${name}. TEST_FILTER "-*Full.*" DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
-                       PROPERTIES LABELS quick TIMEOUT 300)
-  gtest_discover_tests(${name} TEST_PREFIX ${name}. TEST_FILTER "*Full.*" DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
-                       PROPERTIES LABELS full TIMEOUT 1500)
+  gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
+                       PROPERTIES TIMEOUT ${test_timeout})
   add_dependencies(unit_tests ${name})
 endfunction()
 
@@ -52,6 +55,7 @@ isoflash_project_test(architecture ${Python3_EXECUTABLE} tests/architecture/chec
 isoflash_project_test(architecture.check_can_fail ${Python3_EXECUTABLE} tests/architecture/check_test.py)
 if(ISOFLASH_BUILD_TOOLS)
   isoflash_project_test(consumer tests/consumer/run.sh ${PROJECT_BINARY_DIR})
+  isoflash_project_test(cli_streams ${Python3_EXECUTABLE} tests/cli/streams_test.py $<TARGET_FILE:isoflash_cli>)
 endif()
 
 # The examples: each program links the shared library, is run and must exit with 0; README.md shows them as they are.
@@ -63,14 +67,14 @@ foreach(source IN LISTS sources)
   set_target_properties(${target} PROPERTIES C_STANDARD 11)  # aligned_alloc; the header itself is C99
   target_link_libraries(${target} PRIVATE isoflash m)
   add_test(NAME example.${file} COMMAND ${target})
-  set_tests_properties(example.${file} PROPERTIES LABELS quick TIMEOUT 120)
+  set_tests_properties(example.${file} PROPERTIES TIMEOUT 120)
 endforeach()
 if(ISOFLASH_BUILD_TOOLS)
   file(GLOB sources CONFIGURE_DEPENDS examples/*.sh)
   foreach(source IN LISTS sources)
     get_filename_component(file ${source} NAME)
     add_test(NAME example.${file} COMMAND sh ${source})
-    set_tests_properties(example.${file} PROPERTIES LABELS quick TIMEOUT 300
+    set_tests_properties(example.${file} PROPERTIES TIMEOUT 300
                          ENVIRONMENT_MODIFICATION "PATH=path_list_prepend:$<TARGET_FILE_DIR:isoflash_cli>")
   endforeach()
 endif()
@@ -83,7 +87,7 @@ add_executable(error_examples ${PROJECT_BINARY_DIR}/error_examples.c)
 set_target_properties(error_examples PROPERTIES C_STANDARD 11)
 target_link_libraries(error_examples PRIVATE isoflash)
 add_test(NAME errors.examples COMMAND error_examples)
-set_tests_properties(errors.examples PROPERTIES LABELS quick TIMEOUT 120)
+set_tests_properties(errors.examples PROPERTIES TIMEOUT 120)
 
 isoflash_project_test(readme ${Python3_EXECUTABLE} tests/examples/readme_test.py)
 isoflash_project_test(known_faults_page ${Python3_EXECUTABLE} tests/known_faults/doc_test.py)

@@ -46,9 +46,9 @@ typedef enum isoflash_error_code {
   ISOFLASH_ERROR_SEQUSED_RANGE = 3016, /* seqused is out of range */
   ISOFLASH_ERROR_HISTORY_KIND_UNKNOWN = 3017, /* history_kind is unknown */
   ISOFLASH_ERROR_SOFTCAP_KIND_UNKNOWN = 3018, /* softcap_kind is unknown */
-  ISOFLASH_ERROR_SOFTCAP_VALUE = 3019, /* softcap must be positive and finite */
+  ISOFLASH_ERROR_SOFTCAP_VALUE = 3019, /* softcap must be positive and at most 1e30 */
   ISOFLASH_ERROR_SOFTCAP_WITHOUT_KIND = 3020, /* softcap is given, but softcap_kind is NONE */
-  ISOFLASH_ERROR_SCALE_NOT_FINITE = 3021, /* scale is infinite */
+  ISOFLASH_ERROR_SCALE_NOT_FINITE = 3021, /* scale is infinite or beyond 1e30 */
   ISOFLASH_ERROR_DROPOUT_UNSUPPORTED = 3022, /* dropout is not supported */
   ISOFLASH_ERROR_ENUM_UNKNOWN = 3023, /* a field has a value that its type does not name */
   ISOFLASH_ERROR_PER_SEQUENCE_SHAPE = 3024, /* an array with one number per sequence has the wrong shape */

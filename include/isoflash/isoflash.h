@@ -145,10 +145,10 @@ typedef struct isoflash_problem {
   isoflash_tensor cu_seqlens_q, cu_seqlens_kv;  /* int32 (batch + 1): both for packed, neither for dense */
   isoflash_tensor seqused_q, seqused_kv;        /* int32 (batch), optional: rows in use; the others give zeros */
   int64_t max_seqlen_q, max_seqlen_kv;          /* optional check: no length may exceed it; ISOFLASH_DEFAULT: no check */
-  double scale;                                 /* NaN: 1 / sqrt(head_dim) */
+  double scale;                                 /* -1e30 to 1e30; NaN: 1 / sqrt(head_dim) */
   int32_t softcap_kind;
   int32_t reserved0;
-  double softcap;                               /* > 0 when softcap_kind is not NONE */
+  double softcap;                               /* > 0, at most 1e30, when softcap_kind is not NONE */
   double dropout;                               /* must be 0: dropout is not supported */
   isoflash_mask mask;
 } isoflash_problem;

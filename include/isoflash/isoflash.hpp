@@ -109,10 +109,11 @@ struct Extents {
   }
 };
 
-// std::vector<std::int32_t>, std::array, std::span, ...
+// std::vector<std::int32_t>, std::array, std::span, ... but no temporary that owns its elements: the array must live until
+// the plan is made.
 template <class Range>
-concept Int32Range =
-    std::ranges::contiguous_range<Range> && std::same_as<std::ranges::range_value_t<Range>, std::int32_t>;
+concept Int32Range = std::ranges::contiguous_range<Range> && std::ranges::borrowed_range<Range> &&
+                     std::same_as<std::ranges::range_value_t<Range>, std::int32_t>;
 
 // A view of memory that the caller owns. Pointers are taken const, since inputs are never modified; out, lse, dq, dk and dv
 // are written, so give those memory that may be. The default Tensor means "not given".
@@ -121,7 +122,7 @@ struct Tensor : isoflash_tensor {
   // Contiguous, last axis fastest. 16-bit types come as a pointer and their DType.
   Tensor(const float* elements, const Extents& extents) : Tensor(elements, DType::f32, extents) {}
   Tensor(const std::int32_t* elements, const Extents& extents) : Tensor(elements, DType::i32, extents) {}
-  Tensor(const Int32Range auto& values)  // all of an array of lengths
+  Tensor(Int32Range auto&& values)  // all of an array of lengths
       : Tensor(std::ranges::data(values), DType::i32, {static_cast<std::int64_t>(std::ranges::size(values))}) {}
   Tensor(const void* elements, DType type, const Extents& extents) : Tensor(elements, type, extents, contiguous(extents)) {}
   // With strides in elements.
@@ -153,7 +154,7 @@ struct Tensor : isoflash_tensor {
 struct PerSequence : isoflash_per_sequence {
   PerSequence() : isoflash_per_sequence{ISOFLASH_DEFAULT, Tensor()} {}
   PerSequence(std::integral auto number) : isoflash_per_sequence{static_cast<std::int64_t>(number), Tensor()} {}
-  PerSequence(const Int32Range auto& numbers) : isoflash_per_sequence{ISOFLASH_DEFAULT, Tensor(numbers)} {}
+  PerSequence(Int32Range auto&& numbers) : isoflash_per_sequence{ISOFLASH_DEFAULT, Tensor(numbers)} {}
 };
 
 enum class HistoryKind : std::int32_t {

@@ -14,6 +14,7 @@
 #include "isoflash/isoflash.h"
 #include "plan/plan.h"
 #include "validate/propagate.h"
+#include "validate/tensor.h"
 #include "validate/validate.h"
 
 struct isoflash_error {
@@ -279,6 +280,7 @@ isoflash_status isoflash_forward(const isoflash_plan* plan, const isoflash_forwa
     const Plan& p = plan->plan;
     const auto tensors = validate_forward(p.problem, *a, p.forward_workspace);
     if (!tensors) return tl::unexpected(tensors.error());
+    if (!has_elements(tensors->out)) return {};  // and so has lse; an empty tensor may still have any number of heads
     return p.backend->forward(p, *tensors, {a->workspace, a->workspace_size, a->stream});
   });
 }
@@ -293,6 +295,7 @@ isoflash_status isoflash_backward(const isoflash_plan* plan, const isoflash_back
     const Plan& p = plan->plan;
     const auto tensors = validate_backward(p.problem, *a, p.backward_workspace);
     if (!tensors) return tl::unexpected(tensors.error());
+    if (!has_elements(tensors->dq) && !has_elements(tensors->dk) && !has_elements(tensors->dv)) return {};
     return p.backend->backward(p, *tensors, {a->workspace, a->workspace_size, a->stream});
   });
 }

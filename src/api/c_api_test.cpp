@@ -75,6 +75,42 @@ TEST(CApi, EmptyProblemsAreLegal) {
   }
 }
 
+// Tensors without elements may have any number of heads: work that is counted in heads would never end.
+TEST(CApi, EmptyProblemsWithManyHeadsEnd) {
+  constexpr std::int64_t kMany = std::int64_t{1} << 40;
+  const auto tensor = [](std::int64_t seqlen, std::int64_t heads) {
+    isoflash_tensor t;
+    const std::int64_t shape[] = {1, seqlen, heads, 8};
+    isoflash_tensor_contiguous(&t, nullptr, ISOFLASH_F32, 4, shape);
+    return t;
+  };
+  for (const auto& [seqlen_q, heads_q] : {std::pair<std::int64_t, std::int64_t>{100, 0}, {0, kMany}}) {
+    isoflash_problem problem;
+    isoflash_problem_init(&problem);
+    problem.q = problem.out = tensor(seqlen_q, heads_q);
+    problem.k = problem.v = tensor(0, kMany);
+    const std::int64_t lse_shape[] = {1, heads_q, seqlen_q};
+    isoflash_tensor_contiguous(&problem.lse, nullptr, ISOFLASH_F32, 3, lse_shape);
+    isoflash_plan* plan = nullptr;
+    ASSERT_EQ(isoflash_plan_create(&problem, nullptr, &plan, nullptr), ISOFLASH_OK);
+
+    std::vector<std::byte> memory(std::max(isoflash_forward_workspace_size(plan), isoflash_backward_workspace_size(plan)) + 64);
+    void* const workspace = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+    isoflash_forward_args forward;
+    isoflash_forward_args_init(&forward);
+    forward.q = problem.q, forward.k = problem.k, forward.v = problem.v, forward.out = problem.out;
+    forward.workspace = workspace, forward.workspace_size = memory.size() - 64;
+    EXPECT_EQ(isoflash_forward(plan, &forward, nullptr), ISOFLASH_OK);
+    isoflash_backward_args backward;
+    isoflash_backward_args_init(&backward);
+    backward.q = backward.dq = problem.q, backward.k = backward.dk = problem.k, backward.v = backward.dv = problem.v;
+    backward.out = backward.dout = problem.out, backward.lse = problem.lse;
+    backward.workspace = workspace, backward.workspace_size = memory.size() - 64;
+    EXPECT_EQ(isoflash_backward(plan, &backward, nullptr), ISOFLASH_OK);
+    isoflash_plan_destroy(plan);
+  }
+}
+
 TEST(CApi, OneKeyGivesItsValue) {
   ExampleProblem e;
   fill({e.problem.q, e.problem.k, e.problem.v});
@@ -327,7 +363,7 @@ RC_GTEST_PROP(CApiProperties, WhateverIsWrittenIntoADescriptorGivesAPlanOrAnErro
     const i32 small = *rc::gen::inRange(-3, 70);
     const i32 value = *rc::gen::element(small, INT32_MAX, INT32_MIN, small << 20);
     std::memcpy(reinterpret_cast<char*>(&p) + 4 * word, &value, 4);
-    const i64 wide = value * (i64{1} << 32) + small;
+    const u64 wide = static_cast<u64>(value) << 32 | static_cast<u32>(small);
     if (word + 1 < sizeof p / 4 && *rc::gen::arbitrary<bool>())
       std::memcpy(reinterpret_cast<char*>(&p) + 4 * word, &wide, 8);
   }

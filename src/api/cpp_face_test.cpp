@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <span>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -14,6 +16,14 @@ using isoflash::Plan;
 using isoflash::Problem;
 using isoflash::Result;
 using isoflash::Tensor;
+
+// Arrays of lengths are views: one that dies before the plan is made does not compile.
+using Lengths = std::vector<std::int32_t>;
+template <class T>
+constexpr bool kOnlyLivingArrays =
+    std::is_constructible_v<T, Lengths&> && std::is_constructible_v<T, const Lengths&> &&
+    std::is_constructible_v<T, std::span<const std::int32_t>> && !std::is_constructible_v<T, Lengths>;
+static_assert(kOnlyLivingArrays<isoflash::PerSequence> && kOnlyLivingArrays<Tensor>);
 
 struct Memory {
   std::vector<float> q = std::vector<float>(1 * 12 * 4 * 8, 0.25f), k = std::vector<float>(1 * 12 * 2 * 8, 0.5f);

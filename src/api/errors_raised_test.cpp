@@ -308,6 +308,9 @@ TEST(ErrorsRaised, CandidateSpanMismatch) {
   e.problem.mask.history_len.values = e.arena.int32({2, 3});
   e.problem.mask.num_candidates.values = e.arena.int32({1, 1});
   expect_error<errors::CandidateSpanMismatch>(plan_finding(e.problem), {"sequence 1", "2", "3", "1", "7"});
+  ExampleProblem huge;
+  huge.problem.mask.num_context.value = std::numeric_limits<std::int64_t>::max();
+  expect_error<errors::CandidateSpanMismatch>(plan_finding(huge.problem), {"context 9223372036854775807"});
 }
 
 TEST(ErrorsRaised, NegativePart) {
@@ -357,7 +360,11 @@ TEST(ErrorsRaised, QueryOffsetRange) {
   ExampleProblem e;
   e.problem.mask.num_candidates.value = 4;
   e.problem.mask.query_offset.value = 5;
-  expect_error<errors::QueryOffsetRange>(plan_finding(e.problem), {"sequence 0", "5", "6", "10"});
+  expect_error<errors::QueryOffsetRange>(plan_finding(e.problem), {"sequence 0", "5", "6", "10", "positions 0 to"});
+  // Plain attention takes nearly any offset, and what it does not take is told with its own limits.
+  ExampleProblem plain;
+  plain.problem.mask.query_offset.value = std::numeric_limits<std::int64_t>::max();
+  expect_error<errors::QueryOffsetRange>(plan_finding(plain.problem), {"9223372036854775807", "to 536870911"});
 }
 
 TEST(ErrorsRaised, CuSeqlensUnpaired) {
@@ -404,7 +411,7 @@ TEST(ErrorsRaised, SoftcapKindUnknown) {
 }
 
 TEST(ErrorsRaised, SoftcapValue) {
-  for (const double bad : {0.0, -30.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+  for (const double bad : {0.0, -30.0, 1e39, std::numeric_limits<double>::infinity(), std::nan("")}) {
     ExampleProblem e;
     e.problem.softcap_kind = ISOFLASH_SOFTCAP_TANH;
     e.problem.softcap = bad;
@@ -422,7 +429,9 @@ TEST(ErrorsRaised, ScaleNotFinite) {
   ExampleProblem e;
   e.problem.scale = -std::numeric_limits<double>::infinity();
   expect_error<errors::ScaleNotFinite>(plan_finding(e.problem), {"-inf"});
-  for (const double scale : {0.0, -0.5}) {
+  e.problem.scale = 1e39;  // infinite in float32
+  expect_error<errors::ScaleNotFinite>(plan_finding(e.problem), {"1e+39"});
+  for (const double scale : {0.0, -0.5, 1e30}) {
     e.problem.scale = scale;
     EXPECT_EQ(plan_finding(e.problem).id, 0) << "zero and negative scales are meant";
   }

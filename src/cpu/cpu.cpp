@@ -76,8 +76,10 @@ void prepare(Plan& plan) {
   state->kernels = level.kernels;
   state->tile_begin.reserve(plan.sequences.size() + 1);
   state->tile_begin.push_back(0);
+  // Without query heads there are no query tiles, however many KV heads the (then empty) k has.
+  const i64 heads = plan.problem.num_heads_q == 0 ? 0 : plan.problem.num_heads_kv;
   for (const Sequence& s : plan.sequences) {
-    state->tile_begin.push_back(state->tile_begin.back() + plan.problem.num_heads_kv * num_query_tiles(plan.problem, s));
+    state->tile_begin.push_back(state->tile_begin.back() + heads * num_query_tiles(plan.problem, s));
     state->max_seqlen_kv = std::max<i64>(state->max_seqlen_kv, s.seqlen_kv);
   }
   state->forward_stride = level.kernels->forward_scratch(plan.problem);

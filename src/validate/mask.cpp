@@ -103,10 +103,10 @@ Expected<void> resolve(const Parts& parts, std::size_t b, Sequence& s) {
   const bool covers = parts.candidate_begin.given ? begin + candidates <= seqlen : begin + candidates == seqlen;
   if (history < 0 || candidates < 0 || !covers)
     return raise(errors::CandidateSpanMismatch{.batch_index = b,
-                                               .num_context = context,
-                                               .history_len = history,
-                                               .candidate_begin = begin,
-                                               .num_candidates = candidates,
+                                               .num_context = parts.num_context.at_or(b, context),
+                                               .history_len = parts.history_len.at_or(b, history),
+                                               .candidate_begin = parts.candidate_begin.at_or(b, begin),
+                                               .num_candidates = parts.num_candidates.at_or(b, candidates),
                                                .seqlen_kv = seqlen});
   if (begin < context + history)
     return raise(errors::PartOverlap{.batch_index = b, .candidate_begin = begin, .history_slot_end = context + history});
@@ -132,10 +132,14 @@ Expected<void> resolve(const Parts& parts, std::size_t b, Sequence& s) {
   // window of kUnlimited reaches every key from there.
   const i64 offset = parts.query_offset.at_or(b, seqlen - s.seqlen_q);
   const i64 lowest = is_plain(m) ? seqlen - kMaxSeqlen : 0;
-  const i64 highest = (is_plain(m) ? i64{kMaxSeqlen} : seqlen) - s.seqlen_q;
-  if (s.seqlen_q > 0 && (offset < lowest || offset > highest))
-    return raise(errors::QueryOffsetRange{
-        .batch_index = b, .query_offset = offset, .seqlen_q = s.seqlen_q, .seqlen_kv = seqlen});
+  const i64 highest = (is_plain(m) ? i64{kMaxSeqlen} : seqlen) - 1;
+  if (s.seqlen_q > 0 && (offset < lowest || offset > highest - (s.seqlen_q - 1)))
+    return raise(errors::QueryOffsetRange{.batch_index = b,
+                                          .query_offset = offset,
+                                          .seqlen_q = s.seqlen_q,
+                                          .seqlen_kv = seqlen,
+                                          .lowest = lowest,
+                                          .highest = highest});
   m.query_offset = s.seqlen_q > 0 ? static_cast<i32>(offset) : 0;
   return {};
 }

@@ -13,9 +13,11 @@ namespace iso {
 namespace {
 
 constexpr i64 kMaxHeadDim = 256;
+// Scale and cap meet the scores in float32; up to here their products with numbers of any use stay finite.
+constexpr double kMaxScale = 1e30;
 
 Expected<void> read_scores(const isoflash_problem& d, Problem& p) {
-  if (std::isinf(d.scale)) return raise(errors::ScaleNotFinite{.got = d.scale});
+  if (std::abs(d.scale) > kMaxScale) return raise(errors::ScaleNotFinite{.got = d.scale});
   p.scale = std::isnan(d.scale) ? 1.0 / std::sqrt(static_cast<double>(p.head_dim)) : d.scale;
   if (d.softcap_kind < ISOFLASH_SOFTCAP_NONE || d.softcap_kind > ISOFLASH_SOFTCAP_SOFT_SIGN)
     return raise(errors::SoftcapKindUnknown{.got = d.softcap_kind});
@@ -24,7 +26,7 @@ Expected<void> read_scores(const isoflash_problem& d, Problem& p) {
   // Compared so that NaN is refused too.
   if (p.softcap_kind == SoftcapKind::none) {
     if (!(d.softcap == 0)) return raise(errors::SoftcapWithoutKind{.got = d.softcap});
-  } else if (!(d.softcap > 0) || std::isinf(d.softcap)) {
+  } else if (!(d.softcap > 0 && d.softcap <= kMaxScale)) {
     return raise(errors::SoftcapValue{.got = d.softcap,
                                       .softcap_kind = p.softcap_kind == SoftcapKind::tanh ? "TANH" : "SOFT_SIGN"});
   }

@@ -53,9 +53,10 @@ enum class Data {
   onehot,        // v row j is the unit vector j mod head_dim_v: out shows the weights
   ones,          // v is 1 everywhere: out is 1
   outlier,       // one channel of q and k 30 times larger
+  infinite,      // one key has an infinite channel: scores of +inf and -inf
 };
 inline constexpr const char* kDataNames[] = {"normal", "minus128", "plus80", "near70", "mean10", "constant1000",
-                                             "equal", "onehot", "ones", "outlier"};
+                                             "equal", "onehot", "ones", "outlier", "infinite"};
 
 struct Case {
   bool backward = true;

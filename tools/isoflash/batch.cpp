@@ -150,6 +150,11 @@ Expected<isoflash::Problem> library_problem(const std::string& path, const Batch
   call.scale = *scale;
   call.softcap = *softcap;
   call.softcap_kind = *softcap != 0 ? isoflash::SoftcapKind::tanh : isoflash::SoftcapKind::none;
+  if (*group != std::floor(*group))
+    return raise(errors::FileMetadata{.path = path,
+                                      .key = "candidate_group_size",
+                                      .got = batch.metadata.at("candidate_group_size"),
+                                      .expected = "a whole number"});
   call.mask.candidate_group_size = static_cast<std::int64_t>(std::fmax(-1e9, std::fmin(1e9, *group)));
 
   const auto history = batch.metadata.find("history_kind");

@@ -7,8 +7,10 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "batch.h"
 #include "chart.h"
 #include "commands.h"
+#include "scratch_file.h"
 #include "terminal.h"
 
 namespace iso::tool {
@@ -145,10 +147,34 @@ TEST(MaskCommand, RefusesWithTheLibrarysError) {
   EXPECT_THAT(outcome.error, HasSubstr("isoflash explain 3"));
 }
 
+TEST(MaskCommand, RefusesSizesThatAreNone) {
+  for (const char* size : {"--context -1", "--history -5", "--candidates -3", "--candidate-begin -1", "--seqlen-kv -3",
+                           "--seqlen-q -4", "--context 9223372036854775807"})
+    EXPECT_THAT(run(std::string("mask --seqlen-kv 8 ") + size).error, HasSubstr("not in range 0 to 536870911")) << size;
+}
+
+TEST(BenchCommand, RefusesTimesThatNeverEnd) {
+  for (const char* time : {"nan", "-1", "inf", "1e9", "soon"})
+    EXPECT_THAT(run(std::string("bench --min-time ") + time).error, HasSubstr("not in range 0 to 3600")) << time;
+}
+
 TEST(MaskCommand, RefusesHalfAWindow) {
   EXPECT_EQ(run("mask --history 10 --history-kind window").exit_code, kExitUsage);
   EXPECT_EQ(run("mask --history 10 --window 2,2").exit_code, kExitUsage);
   EXPECT_EQ(run("mask --history 10 --history-kind window --window 2").exit_code, kExitUsage);
+}
+
+TEST(RunCommand, EmptyTensorsWithManyHeadsEnd) {
+  constexpr i64 kMany = i64{1} << 40;
+  for (const auto& [rows, heads] : {std::pair<i64, i64>{100, 0}, {0, kMany}}) {
+    Batch batch;
+    for (const char* name : {"q", "dout"}) batch.tensors.emplace(name, TensorData(DType::f32, {1, rows, heads, 8}));
+    for (const char* name : {"k", "v"}) batch.tensors.emplace(name, TensorData(DType::f32, {1, 0, kMany, 8}));
+    const ScratchFile file("many-heads.safetensors", "");
+    ASSERT_TRUE(write_batch(file.path(), batch));
+    const Outcome outcome = run("run --backward " + file.path());
+    EXPECT_EQ(outcome.exit_code, kExitOk) << outcome.error;
+  }
 }
 
 TEST(ListCommand, NamesTheBackendAndTheReason) {

@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "terminal.h"
 #include "usage_error.h"
+#include "write_file.h"
 
 namespace iso::tool {
 namespace {
@@ -28,10 +29,8 @@ DType dtype_named(const std::string& name) {
   return name == "bf16" ? DType::bf16 : name == "f16" ? DType::f16 : DType::f32;
 }
 
-void write_file(const std::string& path, const std::string& content) {
-  std::ofstream file(path, std::ios::binary);
-  file << content;
-  if (!file.flush()) throw UsageError("cannot write " + path, "check that the folder exists and can be written");
+void save(const std::string& path, const std::string& content) {
+  write_file(path, content);
   fmt::print(stderr, "wrote {}\n", path);
 }
 
@@ -120,8 +119,8 @@ void bench(const BenchOptions& o, int& exit_code) {
 
   progress.clear();
   fmt::print("{}", bench_table(report));
-  if (!o.json.empty()) write_file(o.json, bench_json(report).dump(2) + "\n");
-  if (!o.svg.empty()) write_file(o.svg, bench_svg(report));
+  if (!o.json.empty()) save(o.json, bench_json(report).dump(2) + "\n");
+  if (!o.svg.empty()) save(o.svg, bench_svg(report));
 }
 
 }  // namespace
@@ -141,10 +140,16 @@ void add_bench(CLI::App& app, int& exit_code) {
   c.add_option("--dtype", o->dtypes, "element type of the cases; may be repeated [bf16 f32]")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   c.add_option("--threads", o->threads, "threads; 0: one per usable core")
-      ->check(CLI::Range(0, 4096))
+      ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   c.add_option("--min-time", o->timing.min_seconds, "seconds of timed runs, at least, for each line")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(CLI::Validator(
+          [](const std::string& text) {  // written so that NaN, which would never end, is refused too
+            double seconds = -1;
+            const bool good = CLI::detail::lexical_cast(text, seconds) && seconds >= 0 && seconds <= 3600;
+            return good ? std::string() : "Value " + text + " not in range 0 to 3600";
+          },
+          "FLOAT in [0 - 3600]"))
       ->capture_default_str();
   c.add_option("--min-runs", o->timing.min_runs, "timed runs, at least, for each line")
       ->check(CLI::Range(1, 1'000'000))

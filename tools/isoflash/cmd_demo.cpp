@@ -1,6 +1,5 @@
 // isoflash demo: the main job on real sessions, from interactions to verified gradients, and a page that shows it.
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -18,6 +17,7 @@
 #include "run_batch.h"
 #include "terminal.h"
 #include "usage_error.h"
+#include "write_file.h"
 
 namespace iso::tool {
 namespace {
@@ -116,14 +116,6 @@ DemoReport::Isolation check_isolation(const InteractionLog& log, const std::vect
   return found;
 }
 
-void write_page(const std::string& path, const std::string& page) {
-  std::FILE* const stream = std::fopen(path.c_str(), "wb");
-  const bool good = stream != nullptr && std::fwrite(page.data(), 1, page.size(), stream) == page.size();
-  const int code = errno;
-  if ((stream != nullptr && std::fclose(stream) != 0) || !good)
-    value_or_usage_error(Expected<void>(raise(errors::FileWrite{.path = path, .reason = std::strerror(code)})));
-}
-
 void print_report(const DemoReport& r, const std::string& output) {
   fmt::print("sessions   {} users of {}, {} rows\n", r.sessions.size(), r.source, r.total_rows());
   fmt::print("attention  {} query heads on {} key heads, head_dim {}, {}\n", r.num_heads_q, r.num_heads_kv, r.head_dim,
@@ -195,7 +187,7 @@ int demo(const Arguments& args) {
   report.backward_workspace = run.backward_workspace;
 
   const std::string page = args.output + "/index.html";
-  write_page(page, demo_page(report));
+  write_file(page, demo_page(report));
   print_report(report, page);
   for (const Verified& v : report.findings)
     if (!v.finding.empty()) fmt::print(stderr, "isoflash: {}\n", v.finding);
@@ -210,7 +202,7 @@ void add_demo(CLI::App& app, int& exit_code) {
   auto args = std::make_shared<Arguments>();
   command->add_option("--interactions", args->interactions, "a RecBole .inter file; without it, made-up users");
   command->add_option("-o,--output", args->output, "folder for the page and the batch")->capture_default_str();
-  command->add_option("--threads", args->run.threads, "0: one per core")->check(CLI::Range(0, 4096))->capture_default_str();
+  command->add_option("--threads", args->run.threads, "0: one per core")->check(CLI::Range(0, 1024))->capture_default_str();
   args->flags.add_to(*command);
   command->footer(kFooter);
   command->callback([args, &exit_code] { exit_code = demo(*args); });

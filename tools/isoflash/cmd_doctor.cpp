@@ -35,7 +35,7 @@ Findings examine() {
   if (!f.forced.empty() && f.forced != f.level)
     f.suggestions.push_back(
         fmt::format("ISOFLASH_CPU_LEVEL={} is not a level that this library holds and this processor can run; "
-                    "it is ignored. Use one of the available levels above, or unset it.",
+                    "plans are refused. Use one of the available levels above, or unset it.",
                     f.forced));
   else if (f.level != f.highest)
     f.suggestions.push_back(

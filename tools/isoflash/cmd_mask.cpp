@@ -1,7 +1,6 @@
 // `isoflash mask`: draws what each query row sees and the class of each tile, in the terminal, as SVG and as PNG.
 #include <array>
 #include <charconv>
-#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -11,6 +10,7 @@
 #include "commands.h"
 #include "isoflash/isoflash.h"
 #include "mask_picture.h"
+#include "write_file.h"
 
 namespace iso::tool {
 namespace {
@@ -131,14 +131,13 @@ void draw(const MaskOptions& o) {
   if (!o.tile.empty()) {
     const auto [m, n] = two_numbers(o.tile, 'x', "--tile", "64x128");
     if (m < 1 || n < 1 || m > kMaxSeqlen || n > kMaxSeqlen)
-      throw UsageError(fmt::format("--tile got '{}', expected sizes of at least 1", o.tile), "for example --tile 64x128");
+      throw UsageError(fmt::format("--tile got '{}', expected sizes from 1 to {}", o.tile, kMaxSeqlen),
+                       "for example --tile 64x128");
     tile_m = static_cast<int>(m);
     tile_n = static_cast<int>(n);
   }
   if (!o.svg.empty()) {
-    std::ofstream file(o.svg, std::ios::binary);
-    file << mask_svg(mask, seqlen_q, tile_m, tile_n);
-    if (!file.flush()) throw UsageError("cannot write " + o.svg, "check that the folder exists and can be written");
+    write_file(o.svg, mask_svg(mask, seqlen_q, tile_m, tile_n));
     fmt::print(stderr, "wrote {}\n", o.svg);
   }
   if (!o.png.empty()) {
@@ -153,18 +152,19 @@ void draw(const MaskOptions& o) {
 void add_mask(CLI::App& app, int&) {
   auto o = std::make_shared<MaskOptions>();
   CLI::App& c = *app.add_subcommand("mask", "Draw what each query row sees and the tile classes: terminal, SVG, PNG.");
-  c.add_option("--context", o->context, "context tokens, seen by every query [0]");
-  c.add_option("--history", o->history, "history tokens [what --seqlen-kv leaves]");
+  const CLI::Range size(0, kMaxSeqlen - 1);
+  c.add_option("--context", o->context, "context tokens, seen by every query [0]")->check(size);
+  c.add_option("--history", o->history, "history tokens [what --seqlen-kv leaves]")->check(size);
   c.add_option("--history-kind", o->history_kind, "what a history query sees of the history")
       ->check(CLI::IsMember({"bidirectional", "causal", "window"}))
       ->capture_default_str();
   c.add_option("--window", o->window, "L,R: keys p-L to p+R, for --history-kind window; -1: no limit");
   c.add_option("--history-valid", o->history_valid, "B:E: positions of the history that are valid, the rest is padding");
-  c.add_option("--candidates", o->candidates, "candidate tokens [0]");
+  c.add_option("--candidates", o->candidates, "candidate tokens [0]")->check(size);
   c.add_option("--group-size", o->group_size, "candidates that see each other")->capture_default_str();
-  c.add_option("--candidate-begin", o->candidate_begin, "position of the first candidate [context + history]");
-  c.add_option("--seqlen-kv", o->seqlen_kv, "keys [what the parts need]");
-  c.add_option("--seqlen-q", o->seqlen_q, "query rows [--seqlen-kv]");
+  c.add_option("--candidate-begin", o->candidate_begin, "position of the first candidate [context + history]")->check(size);
+  c.add_option("--seqlen-kv", o->seqlen_kv, "keys [what the parts need]")->check(size);
+  c.add_option("--seqlen-q", o->seqlen_q, "query rows [--seqlen-kv]")->check(size);
   c.add_option("--query-offset", o->query_offset, "position of query row 0 [seqlen-kv - seqlen-q]");
   c.add_option("--tile", o->tile, "MxN: tiles of M query rows and N keys [by size]");
   c.add_option("--svg", o->svg, "write an SVG instead of drawing in the terminal");

@@ -75,7 +75,7 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("-o,--output", args->output, "write out, lse (and dq, dk, dv) to this .safetensors file");
   command->add_option("--backend", args->options.backend, "auto, or one that `isoflash list` names")->capture_default_str();
   command->add_option("--threads", args->options.threads, "0: one per core; results do not depend on it")
-      ->check(CLI::Range(0, 4096))
+      ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   command->add_option("--verify", args->verify, "compare with the float64 oracle: sampled rows, every row (slow), or not")
       ->check(CLI::IsMember({"sample", "full", "off"}))

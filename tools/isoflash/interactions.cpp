@@ -1,5 +1,7 @@
 #include "interactions.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -18,6 +20,7 @@ namespace {
 constexpr const char* kColumns[] = {"user_id", "item_id", "timestamp", "rating"};
 constexpr int kUser = 0, kItem = 1, kTime = 2, kRating = 3, kNumColumns = 4;
 constexpr int kRequiredColumns = 3;
+constexpr double kMaxRating = 1e6;
 
 std::vector<std::string_view> split(std::string_view line) {
   std::vector<std::string_view> fields;
@@ -83,7 +86,7 @@ class Lines {
 Expected<InteractionLog> parse_interactions(const std::string& file, std::string_view text) {
   Lines lines(text);
   std::string_view line;
-  lines.next(line);
+  if (!lines.next(line)) return raise(errors::InteractionsEmpty{.path = file, .reason = "the file is empty"});
   const auto bad_line = [&](const std::string& reason) {
     return raise(errors::InteractionsLine{.path = file, .line = lines.number(), .reason = reason});
   };
@@ -117,8 +120,9 @@ Expected<InteractionLog> parse_interactions(const std::string& file, std::string
     Interaction event;
     double rating = 0;
     if (!parse_number(field(kTime), event.time)) return bad_field(kTime, field(kTime), "a finite number");
-    if (place[kRating] >= 0 && !parse_number(field(kRating), rating))
-      return bad_field(kRating, field(kRating), "a finite number");
+    // Ratings become whole numbers of halves (docs/formats.md).
+    if (place[kRating] >= 0 && (!parse_number(field(kRating), rating) || std::abs(rating) > kMaxRating))
+      return bad_field(kRating, field(kRating), "a number from -1e6 to 1e6");
     event.rating = static_cast<float>(rating);
     event.user = users.number(field(kUser));
     event.item = items.number(field(kItem));
@@ -130,16 +134,20 @@ Expected<InteractionLog> parse_interactions(const std::string& file, std::string
 }
 
 Expected<InteractionLog> read_interactions(const std::string& path) {
-  const auto unreadable = [&] { return raise(errors::FileOpen{.path = path, .reason = std::strerror(errno)}); };
+  const auto unreadable = [&](const char* reason) { return raise(errors::FileOpen{.path = path, .reason = reason}); };
+  // Not a device: /dev/zero has no end. Asked before opening, which waits for the other end of a pipe.
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return unreadable(std::strerror(errno));
+  if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) return unreadable("neither a regular file nor a pipe");
   std::FILE* const stream = std::fopen(path.c_str(), "rb");
-  if (stream == nullptr) return unreadable();
+  if (stream == nullptr) return unreadable(std::strerror(errno));
   std::string text;
   char chunk[65536];
   std::size_t got = 0;
   while ((got = std::fread(chunk, 1, sizeof chunk, stream)) > 0) text.append(chunk, got);
   const bool good = std::ferror(stream) == 0;
   std::fclose(stream);
-  if (!good) return unreadable();
+  if (!good) return unreadable("reading failed");
   return parse_interactions(path, text);
 }
 

@@ -24,18 +24,29 @@ TEST(ErrorsRaised, InteractionsLine) {
   constexpr int kId = errors::InteractionsLine::kId;
   const std::string header = kHeader;
   expect_error("user_id:token\trating:float\ttimestamp:float\n", kId, "no column item_id");
-  expect_error("", kId, "no column user_id");
+  expect_error("\n", kId, "no column user_id");
   expect_error(header + "1\t2\t3\t4\n1\t2\t3\n", kId, "line 3: 3 tab-separated fields, but the header has 4");
   expect_error(header + "1\t2\t3\tnever\n", kId, "line 2: timestamp is \"never\"");
   expect_error(header + "1\t2\tnan\t4\n", kId, "rating is \"nan\"");
+  expect_error(header + "1\t2\t1e300\t4\n", kId, "rating is \"1e300\", expected a number from -1e6 to 1e6");
   expect_error(header + "1\t2\t3\t4x\n", kId, "timestamp is \"4x\"");
   expect_error(header + "\t2\t3\t4\n", kId, "user_id is \"\"");
   expect_error(header + "1\t" + std::string(70000, 'i') + "\t3\t4\n", kId, "more than the limit");
 }
 
 TEST(ErrorsRaised, InteractionsEmpty) {
+  expect_error("", errors::InteractionsEmpty::kId, "the file is empty");
   expect_error(kHeader, errors::InteractionsEmpty::kId, "ends after its header");
   expect_error(std::string(kHeader) + "\n\r\n", errors::InteractionsEmpty::kId, "ends after its header");
+}
+
+TEST(Interactions, DevicesAndFoldersAreNotRead) {
+  for (const char* path : {"/dev/zero", "/tmp"}) {
+    const auto log = read_interactions(path);
+    ASSERT_FALSE(log.has_value());
+    EXPECT_EQ(log.error().id(), errors::FileOpen::kId);
+    EXPECT_THAT(log.error().message(), HasSubstr("neither a regular file nor a pipe"));
+  }
 }
 
 TEST(Interactions, ReadsColumnsInAnyOrder) {

@@ -1,12 +1,19 @@
 // isoflash: the command. Each subcommand lives in its cmd_*.cpp; this file parses, dispatches and maps failures to exit
 // codes.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <new>
 
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
 #include "commands.h"
+#include "errors/error.h"
 #include "isoflash/isoflash.h"
 #include "spelling.h"
 
@@ -23,11 +30,24 @@ constexpr const char* kExamples =
     "Exit codes: 0 ok; 1 a check failed; 2 the command could not run (usage, files, refused problem).\n"
     "`isoflash COMMAND --help` tells more; so does docs/cli.md.";
 
-// One plain line, then one that says what to do.
+// One plain line, then one that says what to do. Not by fmt::print, which throws if stderr takes nothing.
 int usage_error(const std::string& what, const std::string& hint) {
-  fmt::print(stderr, "isoflash: {}\n", what);
-  if (!hint.empty()) fmt::print(stderr, "hint: {}\n", hint);
+  std::fputs(fmt::format("isoflash: {}\n", what).c_str(), stderr);
+  if (!hint.empty()) std::fputs(fmt::format("hint: {}\n", hint).c_str(), stderr);
   return iso::tool::kExitUsage;
+}
+
+// A standard stream that the caller closed would lend its number to the next file opened, and output would go there. stdin
+// and stderr become /dev/null; stdout is opened for reading, so that lost results are noticed.
+void occupy_standard_streams() {
+  for (int stream = 0; stream < 3; ++stream)
+    if (fcntl(stream, F_GETFD) == -1 && errno == EBADF)
+      (void)!open("/dev/null", stream == STDOUT_FILENO ? O_RDONLY : O_RDWR);
+}
+
+int output_lost() {
+  return usage_error(fmt::format("cannot write to stdout: {}", std::strerror(errno)),
+                     "check that its disk has room, or that its reader still reads");
 }
 
 std::string chosen_command(const CLI::App& app) {
@@ -44,9 +64,7 @@ std::string nearest_command(const CLI::App& app, const std::string& typed) {
   return nearest;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   using namespace iso::tool;
   CLI::App app{"Exact attention for recommendation rankers: forward, backward, checked.", "isoflash"};
   app.set_version_flag("--version", fmt::format("isoflash {}", isoflash_version()));
@@ -80,8 +98,23 @@ int main(int argc, char** argv) {
     return usage_error(error.what(), fmt::format("isoflash{} --help shows what it takes", chosen_command(app)));
   } catch (const UsageError& error) {
     return usage_error(error.what(), error.hint);
+  } catch (const std::bad_alloc&) {
+    const iso::Error error = iso::make_error(iso::errors::OutOfMemory{.what = "isoflash" + chosen_command(app)});
+    return usage_error(fmt::format("[{}] {}", error.id(), error.message()), fmt::format("isoflash explain {}", error.id()));
   } catch (const std::exception& error) {
+    if (std::ferror(stdout)) return output_lost();
     return usage_error(fmt::format("[9001] unexpected failure: {}", error.what()),
                        "isoflash explain 9001; `isoflash doctor` prints what a report should contain");
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  occupy_standard_streams();
+  const int exit_code = run(argc, argv);
+  // An error was told already; its exit code stands.
+  const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if (lost && exit_code != iso::tool::kExitUsage) return output_lost();
+  return exit_code;
 }

@@ -5,6 +5,7 @@
 #include <png.h>
 
 #include "commands.h"
+#include "write_file.h"
 
 namespace iso::tool {
 
@@ -21,8 +22,14 @@ void write_png(const std::string& path, const Image& image) {
   header.width = static_cast<png_uint_32>(image.width);
   header.height = static_cast<png_uint_32>(image.height);
   header.format = PNG_FORMAT_RGB;
-  if (!png_image_write_to_file(&header, path.c_str(), 0, image.pixels.data(), 0, nullptr))
-    throw UsageError("cannot write " + path + ": " + header.message, "check that the folder exists and can be written");
+  // Through memory: libpng's own file writer removes the file if it fails.
+  png_alloc_size_t size = 0;
+  std::string bytes;
+  bool good = png_image_write_to_memory(&header, nullptr, &size, 0, image.pixels.data(), 0, nullptr);
+  bytes.resize(size);
+  good = good && png_image_write_to_memory(&header, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr);
+  if (!good) throw UsageError("cannot make the picture " + path + ": " + header.message, "draw a smaller one");
+  write_file(path, bytes);
 }
 
 Image read_png(const std::string& path) {

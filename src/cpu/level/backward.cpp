@@ -109,11 +109,12 @@ void read_tile(const Share& share, const QueryTile& tile, Interval positions, Ba
   s.dout_operand = Engine::columns(s.dout_rows, rows, ld_v, s.dout_columns);
 }
 
-// Scores and dP of one panel become P and dS. V vectors of lanes starting at tile row `row`.
+// Scores and dP of one panel become P and dS. V vectors of lanes starting at tile row `row`, `columns` of them in use.
 template <class Engine, int V>
-void score_gradients(const ScoreMap& map, const KvTile& tile, i64 row, BackwardScratch<Engine>& s) {
+void score_gradients(const ScoreMap& map, const KvTile& tile, i64 row, i64 columns, BackwardScratch<Engine>& s) {
   constexpr i64 kPanel = Engine::kPanel;
-  const bool partial = tile.tile_class == TileClass::partial;
+  // Engines that multiply whole blocks take in the lanes not in use, where an infinite key times 0 would make P a NaN.
+  const bool partial = tile.tile_class == TileClass::partial || (Engine::kBlocks && columns < kPanel);
   const i32 count = tile.keys.size();
   auto* const dscore_panel = Engine::probabilities(s.dprobabilities, s.dscore_panel);
   for (int v = 0; v < V; ++v) {
@@ -165,9 +166,9 @@ struct BackwardTile {
     const i64 count = tile.keys.size(), vectors = Engine::vectors(columns);
     Engine::multiply_rows(keys, count, p.head_dim, s.q_panels + row * padded(p.head_dim), s.scores, columns);
     Engine::multiply_rows(values, count, p.head_dim_v, s.dout_panels + row * padded(p.head_dim_v), s.dprobabilities, columns);
-    if (vectors == 3) score_gradients<Engine, 3>(map, tile, row, s);
-    if (vectors == 2) score_gradients<Engine, 2>(map, tile, row, s);
-    if (vectors == 1) score_gradients<Engine, 1>(map, tile, row, s);
+    if (vectors == 3) score_gradients<Engine, 3>(map, tile, row, columns, s);
+    if (vectors == 2) score_gradients<Engine, 2>(map, tile, row, columns, s);
+    if (vectors == 1) score_gradients<Engine, 1>(map, tile, row, columns, s);
   }
 
   template <Old old>

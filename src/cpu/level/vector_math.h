@@ -41,7 +41,8 @@ struct ScoreMap {
         scale(hn::Set(kFloat, static_cast<float>(p.scale))),
         scale_log2(hn::Set(kFloat, static_cast<float>(p.scale * kLog2E))),
         cap(hn::Set(kFloat, static_cast<float>(p.softcap))),
-        inverse(hn::Set(kFloat, p.softcap_kind == SoftcapKind::none ? 0.0f : static_cast<float>(1.0 / p.softcap))) {}
+        // Finite for the smallest caps too, or a score of 0 would become 0 * inf.
+        inverse(hn::Set(kFloat, static_cast<float>(1.0 / max_of(p.softcap, 1e-38)))) {}
 
   // log2(e) * softcap(scale * s)
   HWY_INLINE Vec exponent(Vec s) const {
