@@ -16,9 +16,9 @@ namespace iso::cpu {
 
 // One table per level, defined by cpu/level/level.cpp in the level's namespace. The build defines ISO_CPU_LEVELS as
 // ISO_CPU_LEVEL(scalar) ISO_CPU_LEVEL(baseline) ..., lowest first.
-#define ISO_CPU_LEVEL(name)       \
-  namespace cpu_##name {          \
-  extern const Kernels kKernels;  \
+#define ISO_CPU_LEVEL(name)        \
+  namespace cpu_##name {           \
+    extern const Kernels kKernels; \
   }
 ISO_CPU_LEVELS
 #undef ISO_CPU_LEVEL

@@ -40,13 +40,24 @@ Tensor tensor_of(std::vector<float>& data, std::vector<i64> shape, std::mt19937*
 // One float32 sequence of history + candidates.
 Plan plan_of(i64 heads_q, i64 heads_kv, i64 dim, i32 history, i32 candidates, int threads) {
   Plan plan;
-  plan.problem = {.batch = 1, .num_heads_q = heads_q, .num_heads_kv = heads_kv, .head_dim = dim, .head_dim_v = dim,
-                  .rows_q = history + candidates, .rows_kv = history + candidates, .scale = 0.5};
+  Problem& p = plan.problem;
+  p.batch = 1;
+  p.num_heads_q = heads_q;
+  p.num_heads_kv = heads_kv;
+  p.head_dim = p.head_dim_v = dim;
+  p.rows_q = p.rows_kv = history + candidates;
+  p.scale = 0.5;
   Sequence s;
   s.seqlen_q = s.seqlen_kv = s.slot_q = s.slot_kv = history + candidates;
-  s.mask = {.seqlen_kv = s.seqlen_kv, .history_end_slot = history, .history_end = history, .candidate_begin = history,
-            .candidate_end = history + candidates, .candidate_group_size = 3, .history_kind = HistoryKind::window,
-            .window_left = 200, .window_right = 5};
+  s.mask = {.seqlen_kv = s.seqlen_kv,
+            .history_end_slot = history,
+            .history_end = history,
+            .candidate_begin = history,
+            .candidate_end = history + candidates,
+            .candidate_group_size = 3,
+            .history_kind = HistoryKind::window,
+            .window_left = 200,
+            .window_right = 5};
   plan.sequences = {s};
   plan.num_threads = threads;
   prepare(plan);
@@ -134,8 +145,10 @@ TEST(Cpu, LevelFollowsTheEnvironment) {
   setenv("ISOFLASH_CPU_LEVEL", "quantum", 1);
   EXPECT_TRUE(level_in_use(&rejected).available());
   EXPECT_STREQ(rejected, "quantum");
-  if (kept.empty()) unsetenv("ISOFLASH_CPU_LEVEL");
-  else setenv("ISOFLASH_CPU_LEVEL", kept.c_str(), 1);
+  if (kept.empty())
+    unsetenv("ISOFLASH_CPU_LEVEL");
+  else
+    setenv("ISOFLASH_CPU_LEVEL", kept.c_str(), 1);
 }
 
 TEST(Cpu, LowestLevelRunsEverywhere) {

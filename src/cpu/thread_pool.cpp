@@ -18,8 +18,8 @@ struct Job {
   void* context;
   int max_workers;
   std::atomic<i64> next_item{0};
-  int joined = 0;   // worker numbers handed out (pool mutex)
-  int active = 0;   // workers inside work() (pool mutex)
+  int joined = 0;  // worker numbers handed out (pool mutex)
+  int active = 0;  // workers inside work() (pool mutex)
   Job* next = nullptr;
 
   void work(int worker) {
@@ -71,7 +71,8 @@ class Pool {
     std::unique_lock lock(mutex_);
     for (;;) {
       Job* job = jobs_;
-      while (job != nullptr && (job->joined >= job->max_workers || job->next_item.load(std::memory_order_relaxed) >= job->count))
+      while (job != nullptr &&
+             (job->joined >= job->max_workers || job->next_item.load(std::memory_order_relaxed) >= job->count))
         job = job->next;
       if (job == nullptr) {
         wake_.wait(lock);

@@ -44,9 +44,10 @@ TEST(ThreadPool, WorksWithoutWorkers) { expect_each_once(64, 100); }
 TEST(ThreadPool, ServesManyCallersAtOnce) {
   ensure_workers(3);
   std::vector<std::thread> callers;
-  for (int n = 0; n < 8; ++n) callers.emplace_back([n] {
-    for (int repeat = 0; repeat < 50; ++repeat) expect_each_once(1 + n % 4, 20 + n);
-  });
+  for (int n = 0; n < 8; ++n)
+    callers.emplace_back([n] {
+      for (int repeat = 0; repeat < 50; ++repeat) expect_each_once(1 + n % 4, 20 + n);
+    });
   for (std::thread& caller : callers) caller.join();
 }
 

@@ -1,4 +1,6 @@
 // isoflash run: a batch through the library, verified against the oracle, timed.
+#include <filesystem>
+
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
@@ -44,6 +46,9 @@ void save(const std::string& path, const RunResult& run, bool backward) {
 }
 
 int run(const Arguments& args) {
+  std::error_code unknown;
+  if (!args.output.empty() && std::filesystem::equivalent(args.batch, args.output, unknown))
+    throw UsageError("--output is the batch itself, which it would overwrite", "give another file");
   const Batch batch = value_or_usage_error(read_batch(args.batch));
   const RunResult result = run_batch(args.batch, batch, args.options);
   const bool backward = args.options.backward;

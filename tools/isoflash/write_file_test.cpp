@@ -20,7 +20,7 @@ TEST(WriteFile, ReplacesTheContent) {
 }
 
 TEST(WriteFile, SaysWhatFailed) {
-  for (const std::string content : {std::string("fits a buffer"), std::string(1 << 20, 'x')}) try {
+  for (const std::string& content : {std::string("fits a buffer"), std::string(1 << 20, 'x')}) try {
       write_file("/dev/full", content);
       ADD_FAILURE() << "a full device took the content";
     } catch (const UsageError& error) {

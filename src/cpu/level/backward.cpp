@@ -165,7 +165,8 @@ struct BackwardTile {
   void scores(const KvTile& tile, i64 row, i64 columns) {
     const i64 count = tile.keys.size(), vectors = Engine::vectors(columns);
     Engine::multiply_rows(keys, count, p.head_dim, s.q_panels + row * padded(p.head_dim), s.scores, columns);
-    Engine::multiply_rows(values, count, p.head_dim_v, s.dout_panels + row * padded(p.head_dim_v), s.dprobabilities, columns);
+    Engine::multiply_rows(values, count, p.head_dim_v, s.dout_panels + row * padded(p.head_dim_v), s.dprobabilities,
+                          columns);
     if (vectors == 3) score_gradients<Engine, 3>(map, tile, row, columns, s);
     if (vectors == 2) score_gradients<Engine, 2>(map, tile, row, columns, s);
     if (vectors == 1) score_gradients<Engine, 1>(map, tile, row, columns, s);
@@ -182,8 +183,10 @@ struct BackwardTile {
                 const typename Engine::Element* dout) {
     const i64 key = tile.keys.begin - share.keys.begin, ld_q = padded(p.head_dim), ld_v = padded(p.head_dim_v);
     if (share.dv)
-      Engine::add_keys(s.probability_rows + first_row, tile.keys.size(), count, dout, ld_v, p.head_dim_v, s.dv + key * ld_v);
-    if (share.dk) Engine::add_keys(s.dscore_rows + first_row, tile.keys.size(), count, q, ld_q, p.head_dim, s.dk + key * ld_q);
+      Engine::add_keys(s.probability_rows + first_row, tile.keys.size(), count, dout, ld_v, p.head_dim_v,
+                       s.dv + key * ld_v);
+    if (share.dk)
+      Engine::add_keys(s.dscore_rows + first_row, tile.keys.size(), count, q, ld_q, p.head_dim, s.dk + key * ld_q);
   }
 
   void shared(const KvTile& tile, bool first) {
@@ -222,8 +225,9 @@ struct BackwardTile {
   }
 
   // Tile rows from first_row to the group's end as an operand of add_keys.
-  static const typename Engine::Element* group_operand(const typename Engine::Element* rows, const GroupRows& group, i64 first_row,
-                                                       i64 ld, typename Engine::Element* copy, typename Engine::Element* columns) {
+  static const typename Engine::Element* group_operand(const typename Engine::Element* rows, const GroupRows& group,
+                                                       i64 first_row, i64 ld, typename Engine::Element* copy,
+                                                       typename Engine::Element* columns) {
     if (!Engine::kBlocks) return rows + first_row * ld;
     const i64 count = align_up(group.end_row - first_row, kPanel);
     for (i64 k = 0; k < count * ld; ++k) copy[k] = {};
@@ -241,7 +245,8 @@ void add_group(const Share& share, const ScoreMap& map, Interval group, i64 r, i
   const BackwardTensors& t = share.tensors;
   const i64 ld_q = padded(p.head_dim), ld_v = padded(p.head_dim_v), batch = share.sequence.q_batch;
   const float* q = float_row(row_pointer<const T>(t.q, batch, row, head), last_stride(t.q), p.head_dim, s.query_row);
-  const float* dout = float_row(row_pointer<const T>(t.dout, batch, row, head), last_stride(t.dout), p.head_dim_v, s.dout_row);
+  const float* dout =
+      float_row(row_pointer<const T>(t.dout, batch, row, head), last_stride(t.dout), p.head_dim_v, s.dout_row);
   group = intersect(group, share.keys);
   for (i32 j = group.begin; j < group.end; ++j) {
     const float* k = keys.at(j);
@@ -296,16 +301,17 @@ void query_tile_gradients(const Share& share, i64 index, BackwardScratch<Engine>
     float* dq_row = s.dq_rows + r % kPanel * ld_q;
     const i32 at = positions.begin + static_cast<i32>(r / tile.heads);
     if (!group_tiles && role_at(sequence.mask, at) == Role::candidate && s.lse[r] != kInfinity)
-      add_group<Engine, T>(share, work.map, {group_begin(sequence.mask, at), group_end(sequence.mask, at)}, r, row, head, key_row,
-                           value_row, dq_row, s);
+      add_group<Engine, T>(share, work.map, {group_begin(sequence.mask, at), group_end(sequence.mask, at)}, r, row, head,
+                           key_row, value_row, dq_row, s);
     if (share.dq)
-      write_row(dq_row, p.head_dim, static_cast<float>(p.scale), row_pointer<T>(share.tensors.dq, sequence.q_batch, row, head),
-                last_stride(share.tensors.dq));
+      write_row(dq_row, p.head_dim, static_cast<float>(p.scale),
+                row_pointer<T>(share.tensors.dq, sequence.q_batch, row, head), last_stride(share.tensors.dq));
   }
 }
 
 template <class T>
-void write_keys(const Tensor& t, const Sequence& sequence, Interval keys, i64 head, i64 dim, const float* sums, float factor) {
+void write_keys(const Tensor& t, const Sequence& sequence, Interval keys, i64 head, i64 dim, const float* sums,
+                float factor) {
   for (i32 j = keys.begin; j < keys.end; ++j)
     write_row(sums + (j - keys.begin) * padded(dim), dim, factor,
               row_pointer<T>(t, sequence.kv_batch, sequence.kv_row_begin + j, head), last_stride(t));
@@ -320,7 +326,8 @@ void key_gradients(const Share& share, BackwardScratch<Engine>& s) {
   for (i64 k = 0; k < keys * padded(p.head_dim_v); ++k) s.dv[k] = 0.0f;
   for (i64 index = 0; index < num_query_tiles(p, share.sequence); ++index) query_tile_gradients<Engine, T>(share, index, s);
   if (share.dk)
-    write_keys<T>(share.tensors.dk, share.sequence, share.keys, share.head_kv, p.head_dim, s.dk, static_cast<float>(p.scale));
+    write_keys<T>(share.tensors.dk, share.sequence, share.keys, share.head_kv, p.head_dim, s.dk,
+                  static_cast<float>(p.scale));
   if (share.dv) write_keys<T>(share.tensors.dv, share.sequence, share.keys, share.head_kv, p.head_dim_v, s.dv, 1.0f);
 }
 
@@ -345,9 +352,9 @@ struct Call {
   const Params& params;
   const BackwardTensors& tensors;
   bool one_pass;
-  i64 chunks;         // of keys per KV head in two passes
-  i64 key_items;      // work items that own keys
-  i64 query_items;    // work items that own a query tile (two passes)
+  i64 chunks;       // of keys per KV head in two passes
+  i64 key_items;    // work items that own keys
+  i64 query_items;  // work items that own a query tile (two passes)
 };
 
 template <class T>
@@ -374,7 +381,8 @@ void backward_task(void* context, i64 item, int worker) {
   const i64 heads = params.problem.num_heads_kv, chunk = item % call.chunks, unit = item / call.chunks;
   const Sequence& sequence = params.sequences[unit / heads];
   Interval keys{0, sequence.seqlen_kv};
-  if (!call.one_pass) keys = intersect(keys, {static_cast<i32>(chunk * kChunkKeys), static_cast<i32>((chunk + 1) * kChunkKeys)});
+  if (!call.one_pass)
+    keys = intersect(keys, {static_cast<i32>(chunk * kChunkKeys), static_cast<i32>((chunk + 1) * kChunkKeys)});
   if (keys.empty() && !call.one_pass) return;
   key_gradients<Engine, T>({params, t, sequence, unit % heads, keys, dq && call.one_pass, dk, dv}, scratch);
 }
@@ -399,7 +407,8 @@ void backward(const Params& params, const BackwardTensors& tensors) {
     call.query_items = given(tensors.dq) ? params.tile_begin[params.problem.batch] : 0;
   }
   with_type(params.problem.dtype, [&]<class T>() {
-    params.parallel.run(params.parallel.pool, call.key_items + call.query_items + params.problem.batch, backward_task<T>, &call);
+    params.parallel.run(params.parallel.pool, call.key_items + call.query_items + params.problem.batch, backward_task<T>,
+                        &call);
   });
 }
 

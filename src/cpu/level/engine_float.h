@@ -36,7 +36,8 @@ struct FloatEngine {
   static void read_row(const T* src, i64 stride, i64 dim, float* dst) { iso::cpu::read_row(src, stride, dim, dst); }
 
   static void panels(const float* rows, i64 count, i64 ld, float* out) {
-    for (i64 r = 0; r < count; r += kPanel) transpose(rows + r * ld, ld, min_of<i64>(kPanel, count - r), ld, out + r * ld, kPanel);
+    for (i64 r = 0; r < count; r += kPanel)
+      transpose(rows + r * ld, ld, min_of<i64>(kPanel, count - r), ld, out + r * ld, kPanel);
   }
 
   static const float* columns(const float* rows, i64, i64, float*) { return rows; }
@@ -71,11 +72,13 @@ struct FloatEngine {
   static void multiply_transposed(const float* a, i64 count, i64 dim, const float* probabilities, float* c, i64 columns,
                                   const float* scale = nullptr) {
     product<ALayout::strips, old>(
-        {.a = a, .lda = 0, .b = probabilities, .ldb = kPanel, .c = c, .ldc = kPanel, .depth = count, .scale = scale}, dim, columns);
+        {.a = a, .lda = 0, .b = probabilities, .ldb = kPanel, .c = c, .ldc = kPanel, .depth = count, .scale = scale}, dim,
+        columns);
   }
 
   // c[count][ld] += rows of probabilities * columns
-  static void add_keys(const float* probability_rows, i64 count, i64 rows, const float* columns, i64 ld, i64 dim, float* c) {
+  static void add_keys(const float* probability_rows, i64 count, i64 rows, const float* columns, i64 ld, i64 dim,
+                       float* c) {
     product<ALayout::row_major, Old::add>(
         {.a = probability_rows, .lda = kTileRows, .b = columns, .ldb = ld, .c = c, .ldc = ld, .depth = rows}, count, dim);
   }

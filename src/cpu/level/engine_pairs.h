@@ -40,7 +40,8 @@ struct PairEngine {
   // Pairs of a row stay together, so a panel is the transpose of a matrix of 32-bit words.
   static void panels(const bf16* rows, i64 count, i64 ld, bf16* out) {
     for (i64 r = 0; r < count; r += kPanel)
-      transpose(reinterpret_cast<const float*>(rows + r * ld), ld / 2, kPanel, ld / 2, reinterpret_cast<float*>(out + r * ld), kPanel);
+      transpose(reinterpret_cast<const float*>(rows + r * ld), ld / 2, kPanel, ld / 2,
+                reinterpret_cast<float*>(out + r * ld), kPanel);
   }
 
   // Rows 2n and 2n + 1 as words: word [n][k] = (row 2n, row 2n + 1)[k].
@@ -73,14 +74,16 @@ struct PairEngine {
     alignas(64) bf16 pairs[kBlock * kMaxDim];
     const i64 ld = rows.ld;
     for (i64 k = 0; k < align_up(count, kBlock); k += kBlock) {
-      for (i64 n = 0; n < kBlock; n += 2) pair_rows(rows.data + (k + n) * ld, rows.data + (k + n + 1) * ld, ld, pairs + n * ld);
+      for (i64 n = 0; n < kBlock; n += 2)
+        pair_rows(rows.data + (k + n) * ld, rows.data + (k + n + 1) * ld, ld, pairs + n * ld);
       transpose(reinterpret_cast<const float*>(pairs), ld, kBlock / 2, ld, reinterpret_cast<float*>(out + k), kTileN / 2);
     }
   }
 
   static void multiply_rows(Rows rows, i64 count, i64 dim, const bf16* panel, float* c, i64) {
     for (i64 m = 0; m < count; m += kBlock)
-      Multiply::template block<Old::overwrite>(rows.data + m * rows.ld, rows.ld, panel, kPanel, c + m * kPanel, kPanel, align_up(dim, kBlock));
+      Multiply::template block<Old::overwrite>(rows.data + m * rows.ld, rows.ld, panel, kPanel, c + m * kPanel, kPanel,
+                                               align_up(dim, kBlock));
   }
 
   template <Old old>
@@ -88,8 +91,8 @@ struct PairEngine {
                                   const float* scale = nullptr) {
     if (old == Old::scale) scale_columns(c, align_up(dim, kBlock), scale);
     for (i64 m = 0; m < dim; m += kBlock)
-      Multiply::template block<old == Old::overwrite ? Old::overwrite : Old::add>(a + m * kTileN, kTileN, probabilities, kPanel, c + m * kPanel, kPanel,
-                                                               align_up(count, kBlock));
+      Multiply::template block<old == Old::overwrite ? Old::overwrite : Old::add>(
+          a + m * kTileN, kTileN, probabilities, kPanel, c + m * kPanel, kPanel, align_up(count, kBlock));
   }
 
   static void add_keys(const bf16* probability_rows, i64 count, i64 rows, const bf16* columns, i64 ld, i64 dim, float* c) {
@@ -97,14 +100,16 @@ struct PairEngine {
     i64 m = 0;
     for (; m + kBlock <= count; m += kBlock)
       for (i64 n = 0; n < dim; n += kBlock)
-        Multiply::template block<Old::add>(probability_rows + m * kTileRows, kTileRows, columns + 2 * n, ld, c + m * ld + n, ld, depth);
+        Multiply::template block<Old::add>(probability_rows + m * kTileRows, kTileRows, columns + 2 * n, ld, c + m * ld + n,
+                                           ld, depth);
     if (m == count) return;
     // The last rows of the block belong to other keys: on a copy, so that these stay as they are.
     alignas(64) float sums[kBlock * kBlock] = {};
     const i64 rest = count - m;
     for (i64 n = 0; n < dim; n += kBlock) {
       for (i64 j = 0; j < rest; ++j) __builtin_memcpy(sums + j * kBlock, c + (m + j) * ld + n, kBlock * sizeof(float));
-      Multiply::template block<Old::add>(probability_rows + m * kTileRows, kTileRows, columns + 2 * n, ld, sums, kBlock, depth);
+      Multiply::template block<Old::add>(probability_rows + m * kTileRows, kTileRows, columns + 2 * n, ld, sums, kBlock,
+                                         depth);
       for (i64 j = 0; j < rest; ++j) __builtin_memcpy(c + (m + j) * ld + n, sums + j * kBlock, kBlock * sizeof(float));
     }
   }
@@ -113,8 +118,8 @@ struct PairEngine {
   HWY_INLINE static void store_two(bf16* probabilities, i64 j, i64 column, Vec even, Vec odd) {
     // [odd | even] as 32 bf16, then lane by lane side by side.
     const __m512bh both = _mm512_cvtne2ps_pbh(odd.raw, even.raw);
-    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20,
-                                           4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                           5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     _mm512_storeu_si512(probabilities + j * kPanel + 2 * column,
                         _mm512_permutexvar_epi16(order, __builtin_bit_cast(__m512i, both)));
   }

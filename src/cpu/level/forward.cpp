@@ -95,10 +95,10 @@ void add_group(const ScoreMap& map, const Problem& p, Interval group, const floa
                KeyRow<T>& values, float& row_max, float& row_sum, float* out_row) {
   for (i32 j = group.begin; j < group.end; ++j) {
     const float t = hn::GetLane(map.exponent(hn::Set(kFloat, dot(q_row, keys.at(j), p.head_dim))));
-    if (t == -kInfinity) continue;
     const float top = t > row_max || t != t ? t : row_max;
-    const float correction = hn::GetLane(exp2(hn::Set(kFloat, row_max - top)));
-    const float probability = hn::GetLane(exp2(hn::Set(kFloat, t - top)));
+    const float base = top == -kInfinity ? 0.0f : top;  // as in softmax_panel
+    const float correction = hn::GetLane(exp2(hn::Set(kFloat, row_max - base)));
+    const float probability = hn::GetLane(exp2(hn::Set(kFloat, t - base)));
     row_sum = row_sum * correction + probability;
     row_max = top;
     blend(out_row, correction, values.at(j), probability, p.head_dim_v);
@@ -121,8 +121,8 @@ void finish_panel(const Params& params, const ForwardTensors& tensors, const Seq
     float* out_row = s.out_rows + i * ld_v;
     const i32 at = positions.begin + static_cast<i32>(position);
     if (role_at(sequence.mask, at) == Role::candidate && sequence.mask.candidate_group_size < kGroupTile) {
-      const float* q = float_row(row_pointer<const T>(tensors.q, sequence.q_batch, row, head), last_stride(tensors.q), p.head_dim,
-                                 s.query_row);
+      const float* q = float_row(row_pointer<const T>(tensors.q, sequence.q_batch, row, head), last_stride(tensors.q),
+                                 p.head_dim, s.query_row);
       add_group(map, p, {group_begin(sequence.mask, at), group_end(sequence.mask, at)}, q, keys, values, s.row_max[r],
                 s.row_sum[r], out_row);
     }
@@ -135,7 +135,8 @@ void finish_panel(const Params& params, const ForwardTensors& tensors, const Seq
     }
     if (given(tensors.lse))
       *lse_pointer(tensors.lse, sequence.q_batch, head, row) =
-          sum == 0.0f ? -kInfinity : static_cast<float>((static_cast<double>(s.row_max[r]) + log2(static_cast<double>(sum))) * kLn2);
+          sum == 0.0f ? -kInfinity
+                      : static_cast<float>((static_cast<double>(s.row_max[r]) + log2(static_cast<double>(sum))) * kLn2);
   }
 }
 
@@ -169,8 +170,8 @@ struct ForwardTile {
 
   template <Old old>
   void multiply_values(const KvTile& tile, i64 columns, float* out) {
-    Engine::template multiply_transposed<old>(s.values, tile.keys.size(), p.head_dim_v, Engine::probabilities(s.scores, s.probabilities),
-                                              out, columns, s.correction);
+    Engine::template multiply_transposed<old>(s.values, tile.keys.size(), p.head_dim_v,
+                                              Engine::probabilities(s.scores, s.probabilities), out, columns, s.correction);
   }
 
   void shared(const KvTile& tile, i64 rows, bool first) {
@@ -179,8 +180,10 @@ struct ForwardTile {
       const i64 columns = min_of<i64>(kPanel, rows - row);
       float* const out = s.out_panels + row * padded(p.head_dim_v);
       probabilities(tile, row, columns);
-      if (first) multiply_values<Old::overwrite>(tile, columns, out);
-      else multiply_values<Old::scale>(tile, columns, out);
+      if (first)
+        multiply_values<Old::overwrite>(tile, columns, out);
+      else
+        multiply_values<Old::scale>(tile, columns, out);
     }
   }
 
@@ -227,7 +230,8 @@ void forward_tile(const Params& params, const ForwardTensors& tensors, const Til
     for_each_group(sequence.mask, tile, positions, [&](const GroupRows& group) { work.group(group, rows); });
   }
   for (i64 row = 0; row < rows; row += Engine::kPanel)
-    finish_panel<Engine, T>(params, tensors, sequence, place.head_kv, tile, work.map, row, min_of<i64>(Engine::kPanel, rows - row), s);
+    finish_panel<Engine, T>(params, tensors, sequence, place.head_kv, tile, work.map, row,
+                            min_of<i64>(Engine::kPanel, rows - row), s);
 }
 
 // Rows of a sequence's slot past those in use: zeros, lse -inf.
@@ -252,7 +256,8 @@ void forward_task(void* context, i64 item, int worker) {
   const Params& params = call.params;
   const i64 tiles = params.tile_begin[params.problem.batch];
   if (item >= tiles) return clear_tail<T>(params.problem, call.tensors, params.sequences[item - tiles]);
-  forward_tile<typename EngineFor<T>::type, T>(params, call.tensors, place_of(params, item), params.scratch + worker * params.scratch_stride);
+  forward_tile<typename EngineFor<T>::type, T>(params, call.tensors, place_of(params, item),
+                                               params.scratch + worker * params.scratch_stride);
 }
 
 }  // namespace
@@ -266,9 +271,8 @@ i64 forward_scratch(const Problem& problem) {
 void forward(const Params& params, const ForwardTensors& tensors) {
   Call call{params, tensors};
   const i64 items = params.tile_begin[params.problem.batch] + params.problem.batch;
-  with_type(params.problem.dtype, [&]<class T>() {
-    params.parallel.run(params.parallel.pool, items, forward_task<T>, &call);
-  });
+  with_type(params.problem.dtype,
+            [&]<class T>() { params.parallel.run(params.parallel.pool, items, forward_task<T>, &call); });
 }
 
 }  // namespace ISO_TARGET

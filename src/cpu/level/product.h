@@ -28,8 +28,8 @@ struct ProductArgs {
   i64 ldb;
   float* c;
   i64 ldc;
-  i64 depth;                    // extent of k
-  const float* scale = nullptr; // columns of it, for Old::scale
+  i64 depth;                     // extent of k
+  const float* scale = nullptr;  // columns of it, for Old::scale
 };
 
 template <ALayout layout, Old old, int R, int V>
@@ -70,8 +70,8 @@ template <ALayout layout, Old old, int V>
 HWY_NOINLINE void product_panel(const ProductArgs& p, i64 rows, i64 column) {
   i64 m = 0;
   for (; m + kRows <= rows; m += kRows)
-    product_block<layout, old, kRows, V>(p, p.a + (layout == ALayout::row_major ? m * p.lda : m * p.depth),
-                                         p.c + m * p.ldc, column);
+    product_block<layout, old, kRows, V>(p, p.a + (layout == ALayout::row_major ? m * p.lda : m * p.depth), p.c + m * p.ldc,
+                                         column);
   // What is left over goes row by row: at most kRows - 1 rows.
   for (; m < rows; ++m) {
     const float* a = layout == ALayout::row_major ? p.a + m * p.lda : p.a + m / kRows * kRows * p.depth + m % kRows;

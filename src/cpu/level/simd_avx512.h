@@ -28,8 +28,10 @@ inline void transpose_block(const float* src, i64 ld_src, float* dst, i64 ld_dst
   }
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
-    const __m512 low01 = _mm512_shuffle_f32x4(a[c], a[c + 4], 0x44), low23 = _mm512_shuffle_f32x4(a[c + 8], a[c + 12], 0x44);
-    const __m512 high01 = _mm512_shuffle_f32x4(a[c], a[c + 4], 0xee), high23 = _mm512_shuffle_f32x4(a[c + 8], a[c + 12], 0xee);
+    const __m512 low01 = _mm512_shuffle_f32x4(a[c], a[c + 4], 0x44),
+                 low23 = _mm512_shuffle_f32x4(a[c + 8], a[c + 12], 0x44);
+    const __m512 high01 = _mm512_shuffle_f32x4(a[c], a[c + 4], 0xee),
+                 high23 = _mm512_shuffle_f32x4(a[c + 8], a[c + 12], 0xee);
     _mm512_storeu_ps(dst + c * ld_dst, _mm512_shuffle_f32x4(low01, low23, 0x88));
     _mm512_storeu_ps(dst + (c + 4) * ld_dst, _mm512_shuffle_f32x4(low01, low23, 0xdd));
     _mm512_storeu_ps(dst + (c + 8) * ld_dst, _mm512_shuffle_f32x4(high01, high23, 0x88));
@@ -39,7 +41,8 @@ inline void transpose_block(const float* src, i64 ld_src, float* dst, i64 ld_dst
 
 // dst[c][r] = src[r][c] for r < rows, c < columns, both rounded up to 16 (the padding of src must be readable, that of dst
 // writable).
-inline void transpose(const float* HWY_RESTRICT src, i64 ld_src, i64 rows, i64 columns, float* HWY_RESTRICT dst, i64 ld_dst) {
+inline void transpose(const float* HWY_RESTRICT src, i64 ld_src, i64 rows, i64 columns, float* HWY_RESTRICT dst,
+                      i64 ld_dst) {
   for (i64 r = 0; r < rows; r += 16)
     for (i64 c = 0; c < columns; c += 16) transpose_block(src + r * ld_src + c, ld_src, dst + c * ld_dst + r, ld_dst);
 }

@@ -8,7 +8,8 @@ inline namespace ISO_TARGET {
 
 // dst[c][r] = src[r][c] for r < rows, c < columns, both rounded up to 4 (the padding of src must be readable, that of dst
 // writable), in blocks of 4 x 4.
-inline void transpose(const float* HWY_RESTRICT src, i64 ld_src, i64 rows, i64 columns, float* HWY_RESTRICT dst, i64 ld_dst) {
+inline void transpose(const float* HWY_RESTRICT src, i64 ld_src, i64 rows, i64 columns, float* HWY_RESTRICT dst,
+                      i64 ld_dst) {
   const hn::FixedTag<float, 4> four;
   const auto block = [&](i64 r, i64 c) {
     const float* s = src + r * ld_src + c;

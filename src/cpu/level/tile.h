@@ -86,12 +86,14 @@ struct RowMasks {
 // Reads the rows of a query tile of `t` into dst (row r at dst + r * padded(dim)), with zero columns up to the padding and
 // zero rows up to a whole panel.
 template <class Engine, class T>
-inline void read_query_rows(const Tensor& t, const Sequence& s, const QueryTile& tile, i64 dim, typename Engine::Element* dst) {
+inline void read_query_rows(const Tensor& t, const Sequence& s, const QueryTile& tile, i64 dim,
+                            typename Engine::Element* dst) {
   const i64 ld = padded(dim), stride = last_stride(t);
   i64 r = 0;
   for (i64 i = 0; i < tile.positions; ++i)
     for (i64 h = 0; h < tile.heads; ++h, ++r) {
-      Engine::read_row(row_pointer<const T>(t, s.q_batch, s.q_row_begin + tile.first_row + i, tile.head + h), stride, dim, dst + r * ld);
+      Engine::read_row(row_pointer<const T>(t, s.q_batch, s.q_row_begin + tile.first_row + i, tile.head + h), stride, dim,
+                       dst + r * ld);
       for (i64 k = dim; k < ld; ++k) dst[r * ld + k] = {};
     }
   for (i64 k = r * ld; k < align_up(r, Engine::kPanel) * ld; ++k) dst[k] = {};
