@@ -42,7 +42,7 @@ struct BackwardScratch {
         dout_panels(arena.take<Element>(kTileRows * padded(p.head_dim_v))),
         dout_columns(arena.take<Element>(kTileRows * padded(p.head_dim_v))),
         key_copy(arena.take<Element>(kTileN * padded(p.head_dim))),
-        keys_transposed(arena.take<Element>(kTileN * padded(p.head_dim))),
+        keys_transposed(arena.take<Element>(Engine::kBlocks ? kTileN * padded(p.head_dim) : 0)),
         value_copy(arena.take<Element>(kTileN * padded(p.head_dim_v))),
         dscore_panel(arena.take<Element>(kTileN * Engine::kPanel)),
         probability_rows(arena.take<Element>(kTileN * kTileRows)),
@@ -153,12 +153,12 @@ struct BackwardTile {
   i64 rows;
   ScoreMap map;
   BackwardScratch<Engine>& s;
-  typename Engine::Rows keys, values;
+  typename Engine::Rows keys, values, keys_transposed;
 
   void load(Interval tile) {
     keys = key_rows<Engine, T>(share.tensors.k, share.sequence, tile, share.head_kv, p.head_dim, s.key_copy);
     values = key_rows<Engine, T>(share.tensors.v, share.sequence, tile, share.head_kv, p.head_dim_v, s.value_copy);
-    if (share.dq) Engine::keys_transposed(keys, tile.size(), p.head_dim, s.keys_transposed);
+    if (share.dq) keys_transposed = Engine::keys_transposed(keys, tile.size(), p.head_dim, s.keys_transposed);
   }
 
   // P and dS of the panel that starts at tile row `row`.
@@ -174,7 +174,7 @@ struct BackwardTile {
 
   template <Old old>
   void multiply_keys(const KvTile& tile, i64 columns, float* dq) {
-    Engine::template multiply_transposed<old>(s.keys_transposed, tile.keys.size(), p.head_dim,
+    Engine::template multiply_transposed<old>(keys_transposed, tile.keys.size(), p.head_dim,
                                               Engine::probabilities(s.dprobabilities, s.dscore_panel), dq, columns);
   }
 
@@ -270,7 +270,7 @@ void query_tile_gradients(const Share& share, i64 index, BackwardScratch<Engine>
   const i64 rows = tile.positions * tile.heads, ld_q = padded(p.head_dim);
   const bool candidates = !intersect(candidate_keys(sequence.mask, positions), share.keys).empty();
   const bool group_tiles = candidates && sequence.mask.candidate_group_size >= kGroupTile;
-  BackwardTile<Engine, T> work{share, p, rows, ScoreMap(p), s, {}, {}};
+  BackwardTile<Engine, T> work{share, p, rows, ScoreMap(p), s, {}, {}, {}};
 
   bool read = false, first = true;
   const auto read_once = [&] {

@@ -51,15 +51,7 @@ struct FloatEngine {
     return {copy, ld};
   }
 
-  // Strips (product.h) of the transpose: element (m, k) is rows[k][m].
-  static void keys_transposed(Rows rows, i64 count, i64 dim, float* out) {
-    i64 m = 0;
-    for (; m + kRows <= dim; m += kRows)
-      for (i64 k = 0; k < count; ++k)
-        __builtin_memcpy(out + m * count + k * kRows, rows.data + k * rows.ld + m, kRows * sizeof(float));
-    for (; m < dim; ++m)
-      for (i64 k = 0; k < count; ++k) out[m / kRows * kRows * count + k * kRows + m % kRows] = rows.data[k * rows.ld + m];
-  }
+  static Rows keys_transposed(Rows rows, i64, i64, float*) { return rows; }
 
   // c[count][kPanel] = rows * panel
   static void multiply_rows(Rows rows, i64 count, i64 dim, const float* panel, float* c, i64 columns) {
@@ -69,11 +61,17 @@ struct FloatEngine {
 
   // c[dim][kPanel] = scale * c + transposed keys * probabilities
   template <Old old>
-  static void multiply_transposed(const float* a, i64 count, i64 dim, const float* probabilities, float* c, i64 columns,
+  static void multiply_transposed(Rows keys, i64 count, i64 dim, const float* probabilities, float* c, i64 columns,
                                   const float* scale = nullptr) {
-    product<ALayout::strips, old>(
-        {.a = a, .lda = 0, .b = probabilities, .ldb = kPanel, .c = c, .ldc = kPanel, .depth = count, .scale = scale}, dim,
-        columns);
+    product<ALayout::column_major, old>({.a = keys.data,
+                                         .lda = keys.ld,
+                                         .b = probabilities,
+                                         .ldb = kPanel,
+                                         .c = c,
+                                         .ldc = kPanel,
+                                         .depth = count,
+                                         .scale = scale},
+                                        dim, columns);
   }
 
   // c[count][ld] += rows of probabilities * columns

@@ -69,8 +69,8 @@ struct PairEngine {
     return {copy, ld};
   }
 
-  // out[m][k] = rows[k][m], leading dimension kTileN: keys are paired, then words transposed.
-  static void keys_transposed(Rows rows, i64 count, i64, bf16* out) {
+  // Element [m][k] is rows[k][m], in `out`: keys are paired, then words transposed.
+  static Rows keys_transposed(Rows rows, i64 count, i64, bf16* out) {
     alignas(64) bf16 pairs[kBlock * kMaxDim];
     const i64 ld = rows.ld;
     for (i64 k = 0; k < align_up(count, kBlock); k += kBlock) {
@@ -78,6 +78,7 @@ struct PairEngine {
         pair_rows(rows.data + (k + n) * ld, rows.data + (k + n + 1) * ld, ld, pairs + n * ld);
       transpose(reinterpret_cast<const float*>(pairs), ld, kBlock / 2, ld, reinterpret_cast<float*>(out + k), kTileN / 2);
     }
+    return {out, kTileN};
   }
 
   static void multiply_rows(Rows rows, i64 count, i64 dim, const bf16* panel, float* c, i64) {
@@ -87,12 +88,12 @@ struct PairEngine {
   }
 
   template <Old old>
-  static void multiply_transposed(const bf16* a, i64 count, i64 dim, const bf16* probabilities, float* c, i64,
+  static void multiply_transposed(Rows keys, i64 count, i64 dim, const bf16* probabilities, float* c, i64,
                                   const float* scale = nullptr) {
     if (old == Old::scale) scale_columns(c, align_up(dim, kBlock), scale);
     for (i64 m = 0; m < dim; m += kBlock)
       Multiply::template block<old == Old::overwrite ? Old::overwrite : Old::add>(
-          a + m * kTileN, kTileN, probabilities, kPanel, c + m * kPanel, kPanel, align_up(count, kBlock));
+          keys.data + m * keys.ld, keys.ld, probabilities, kPanel, c + m * kPanel, kPanel, align_up(count, kBlock));
   }
 
   static void add_keys(const bf16* probability_rows, i64 count, i64 rows, const bf16* columns, i64 ld, i64 dim, float* c) {

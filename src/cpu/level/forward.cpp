@@ -22,16 +22,16 @@ constexpr float kInfinity = __builtin_inff();
 template <class Engine>
 struct ForwardScratch {
   using Element = typename Engine::Element;
-  Element *q_rows, *q_panels, *keys, *value_copy, *values, *probabilities;
+  Element *q_rows, *q_panels, *key_copy, *value_copy, *values_transposed, *probabilities;
   float *out_panels, *out_rows, *group_out, *scores, *row_max, *row_sum, *correction, *query_row, *key_row, *value_row;
   RowMasks masks;
 
   ForwardScratch(const Problem& p, Arena& arena)
       : q_rows(arena.take<Element>(kTileRows * padded(p.head_dim))),
         q_panels(arena.take<Element>(kTileRows * padded(p.head_dim))),
-        keys(arena.take<Element>(kTileN * padded(p.head_dim))),
+        key_copy(arena.take<Element>(kTileN * padded(p.head_dim))),
         value_copy(arena.take<Element>(kTileN * padded(p.head_dim_v))),
-        values(arena.take<Element>(kTileN * padded(p.head_dim_v))),
+        values_transposed(arena.take<Element>(Engine::kBlocks ? kTileN * padded(p.head_dim_v) : 0)),
         probabilities(arena.take<Element>(kTileN * Engine::kPanel)),
         out_panels(arena.take<float>(kTileRows * padded(p.head_dim_v))),
         out_rows(arena.take<float>(Engine::kPanel * padded(p.head_dim_v))),
@@ -150,13 +150,13 @@ struct ForwardTile {
   i64 head_kv;
   ScoreMap map;
   ForwardScratch<Engine>& s;
-  typename Engine::Rows keys;
+  typename Engine::Rows keys, values;  // values transposed
 
   // Reads K and V of the tile.
   void load(Interval tile) {
-    keys = key_rows<Engine, T>(tensors.k, sequence, tile, head_kv, p.head_dim, s.keys);
-    const auto values = key_rows<Engine, T>(tensors.v, sequence, tile, head_kv, p.head_dim_v, s.value_copy);
-    Engine::keys_transposed(values, tile.size(), p.head_dim_v, s.values);
+    keys = key_rows<Engine, T>(tensors.k, sequence, tile, head_kv, p.head_dim, s.key_copy);
+    values = key_rows<Engine, T>(tensors.v, sequence, tile, head_kv, p.head_dim_v, s.value_copy);
+    values = Engine::keys_transposed(values, tile.size(), p.head_dim_v, s.values_transposed);
   }
 
   // Probabilities and corrections of the panel that starts at tile row `row`.
@@ -170,7 +170,7 @@ struct ForwardTile {
 
   template <Old old>
   void multiply_values(const KvTile& tile, i64 columns, float* out) {
-    Engine::template multiply_transposed<old>(s.values, tile.keys.size(), p.head_dim_v,
+    Engine::template multiply_transposed<old>(values, tile.keys.size(), p.head_dim_v,
                                               Engine::probabilities(s.scores, s.probabilities), out, columns, s.correction);
   }
 
@@ -213,7 +213,7 @@ void forward_tile(const Params& params, const ForwardTensors& tensors, const Til
   Arena arena(scratch);
   ForwardScratch<Engine> s(p, arena);
   [[maybe_unused]] const typename Engine::Session session;
-  ForwardTile<Engine, T> work{tensors, p, sequence, place.head_kv, ScoreMap(p), s, {}};
+  ForwardTile<Engine, T> work{tensors, p, sequence, place.head_kv, ScoreMap(p), s, {}, {}};
 
   read_query_rows<Engine, T>(tensors.q, sequence, tile, p.head_dim, s.q_rows);
   Engine::panels(s.q_rows, rows, ld_q, s.q_panels);

@@ -2,10 +2,9 @@
 //
 //   C[m][n] = scale[n] * C[m][n] + sum_k A(m, k) * B[k][n]        m < rows, n < columns
 //
-// B and C are row-major with a leading dimension; A is either row-major (kRowMajor) or packed in strips of kRows rows
-// (kStrips: element (m, k) at a[(m / kRows * depth + k) * kRows + m % kRows]), whichever needs no transpose to make.
-// kRows x kVecs accumulators stay in registers; each sums over k in ascending order, so an element's value depends neither
-// on its neighbours nor on where in a panel it lies.
+// B and C are row-major with a leading dimension; A lies row-major (element (m, k) at a[m * lda + k]) or column-major (at
+// a[k * lda + m]), so keys are multiplied where they are. kRows x kVecs accumulators stay in registers; each sums over k in
+// ascending order, so an element's value depends neither on its neighbours nor on where in a panel it lies.
 #pragma once
 
 #include ISO_CPU_SIMD
@@ -16,14 +15,14 @@
 namespace iso::cpu {
 inline namespace ISO_TARGET {
 
-enum class ALayout { row_major, strips };
+enum class ALayout { row_major, column_major };
 
 // What happens to the old C.
 enum class Old { overwrite, add, scale };
 
 struct ProductArgs {
   const float* a;
-  i64 lda;  // row-major: floats from row to row
+  i64 lda;
   const float* b;
   i64 ldb;
   float* c;
@@ -46,7 +45,7 @@ HWY_INLINE void product_block(const ProductArgs& p, const float* HWY_RESTRICT a,
       if (old == Old::scale) acc[m][v] = hn::Mul(hn::LoadU(kFloat, at), hn::LoadU(kFloat, p.scale + column + v * kLanes));
     }
   const i64 row_step = layout == ALayout::row_major ? p.lda : 1;
-  const i64 k_step = layout == ALayout::row_major ? 1 : kRows;
+  const i64 k_step = layout == ALayout::row_major ? 1 : p.lda;
   for (i64 k = 0; k < p.depth; ++k) {
     Vec bv[V];
 #pragma GCC unroll 3
@@ -68,15 +67,12 @@ HWY_INLINE void product_block(const ProductArgs& p, const float* HWY_RESTRICT a,
 
 template <ALayout layout, Old old, int V>
 HWY_NOINLINE void product_panel(const ProductArgs& p, i64 rows, i64 column) {
+  const i64 row_step = layout == ALayout::row_major ? p.lda : 1;
   i64 m = 0;
   for (; m + kRows <= rows; m += kRows)
-    product_block<layout, old, kRows, V>(p, p.a + (layout == ALayout::row_major ? m * p.lda : m * p.depth), p.c + m * p.ldc,
-                                         column);
+    product_block<layout, old, kRows, V>(p, p.a + m * row_step, p.c + m * p.ldc, column);
   // What is left over goes row by row: at most kRows - 1 rows.
-  for (; m < rows; ++m) {
-    const float* a = layout == ALayout::row_major ? p.a + m * p.lda : p.a + m / kRows * kRows * p.depth + m % kRows;
-    product_block<layout, old, 1, V>(p, a, p.c + m * p.ldc, column);
-  }
+  for (; m < rows; ++m) product_block<layout, old, 1, V>(p, p.a + m * row_step, p.c + m * p.ldc, column);
 }
 
 // `columns` is rounded up to whole vectors: B and C must be padded that far.

@@ -1,4 +1,4 @@
-// SIMD by Highway, with a transpose of 16 x 16 blocks.
+// SIMD by Highway, with a transpose of 16 x 16 blocks and the instructions for powers of two.
 #pragma once
 
 #include <immintrin.h>
@@ -7,6 +7,14 @@
 
 namespace iso::cpu {
 inline namespace ISO_TARGET {
+
+// The steps of exp2 (vector_math.h), as in powers_highway.h.
+HWY_INLINE Vec fraction(Vec x) { return Vec{_mm512_reduce_ps(x.raw, _MM_FROUND_TO_NEAREST_INT)}; }
+HWY_INLINE Vec times_power(Vec y, Vec x, Vec fraction) {
+  // Results below the smallest normal number are zeros: the products would be slow with them.
+  const __mmask16 not_tiny = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
+  return Vec{_mm512_maskz_scalef_ps(not_tiny, y.raw, _mm512_sub_ps(x.raw, fraction.raw))};
+}
 
 // The transpose of 16 rows of 16 words, in four rounds of 16 shuffles: words, pairs of words, then quarters of vectors.
 inline void transpose_block(const float* src, i64 ld_src, float* dst, i64 ld_dst) {

@@ -1,6 +1,7 @@
 // SIMD by Google Highway in static-dispatch form: the compiler flags of the level choose the instructions.
 #pragma once
 
+#include "cpu/level/powers_highway.h"
 #include "cpu/level/vectors.h"
 
 namespace iso::cpu {

@@ -2,6 +2,7 @@
 #pragma once
 
 #define HWY_COMPILE_ONLY_SCALAR
+#include "cpu/level/powers_highway.h"
 #include "cpu/level/vectors.h"
 
 namespace iso::cpu {
