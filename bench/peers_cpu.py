@@ -18,13 +18,23 @@ import sys
 import time
 
 
+def number_from(low):
+    """A converter for argparse: a whole number, `low` or more."""
+    def number(text):
+        value = int(text)
+        if value < low:
+            raise argparse.ArgumentTypeError(f"{text} is less than {low}")
+        return value
+    return number
+
+
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default="build/lib/libisoflash.so", help="the shared library (default: %(default)s)")
     parser.add_argument("--batch", help="packed sessions written by `isoflash pack` (their dtype is converted to each one measured)")
-    parser.add_argument("--users", type=int, default=0, help="only the first USERS sequences of the batch")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--users", type=number_from(0), default=0, help="only the first USERS sequences of the batch")
+    parser.add_argument("--threads", type=number_from(1), default=2)
+    parser.add_argument("--repeats", type=number_from(1), default=5)
     parser.add_argument("--no-amx", action="store_true")
     parser.add_argument("--json", help="write the results here as well")
     return parser.parse_args()

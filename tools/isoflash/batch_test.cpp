@@ -53,7 +53,8 @@ TEST(ErrorsRaised, FileTensorShape) {
 }
 
 TEST(ErrorsRaised, FileMetadata) {
-  for (const auto& [key, value] : {std::pair{"history_kind", "sideways"}, {"scale", "big"}, {"softcap", "nan"}, {"candidate_group_size", "2.5"}}) {
+  for (const auto& [key, value] :
+       {std::pair{"history_kind", "sideways"}, {"scale", "big"}, {"softcap", "nan"}, {"candidate_group_size", "2.5"}}) {
     Batch batch = tiny_batch();
     batch.metadata[key] = value;
     const auto call = library_problem("t", batch);

@@ -28,16 +28,17 @@ class Program {
  public:
   Program() {
     app_.require_subcommand(1);
-    for (const auto add : {add_demo, add_pack, add_run, add_check, add_bench, add_explain, add_mask, add_list, add_doctor})
-      add(app_, exit_code_);
+    add_commands(app_, exit_code_);
   }
   CLI::App& app() { return app_; }
 
-  Outcome run(const std::string& arguments) {
+  // Arguments: one line, or what CLI11 takes a vector for, the last one first.
+  template <class Arguments>
+  Outcome run(Arguments arguments) {
     Outcome outcome;
     testing::internal::CaptureStdout();
     try {
-      app_.parse(arguments);
+      app_.parse(std::move(arguments));
       outcome.exit_code = exit_code_;
     } catch (const UsageError& error) {
       outcome.error = std::string(error.what()) + "\n" + error.hint;
@@ -88,6 +89,60 @@ TEST(Cli, EveryCommandHasExamplesInItsHelp) {
     EXPECT_THAT(command->help(), HasSubstr("Example")) << command->get_name() << ": add a footer with examples";
     EXPECT_FALSE(command->get_description().empty());
   }
+}
+
+// What the program says to `value` for each option and argument of each command that takes one, of these types.
+template <class Judge>
+int for_each_option(const std::vector<std::string>& types, const std::string& value, const Judge& judge) {
+  int seen = 0;
+  Program program;
+  for (const CLI::App* command : program.app().get_subcommands([](CLI::App*) { return true; }))
+    for (const CLI::Option* option : command->get_options()) {
+      const std::string type = option->get_type_name().substr(0, option->get_type_name().find(':'));
+      if (option->get_expected_min() == 0 || std::find(types.begin(), types.end(), type) == types.end()) continue;
+      std::vector<std::string> arguments{value};
+      if (!option->get_positional()) arguments.push_back("--" + option->get_lnames().at(0));
+      arguments.push_back(command->get_name());
+      judge(command->get_name() + " " + option->get_name(), Program().run(std::move(arguments)));
+      ++seen;
+    }
+  return seen;
+}
+
+TEST(Options, RefuseEmptyValues) {
+  const int seen =
+      for_each_option({"TEXT", "INT", "UINT", "FLOAT"}, "", [](const std::string& option, const Outcome& outcome) {
+        EXPECT_EQ(outcome.exit_code, kExitUsage) << option << " took an empty value; see option_values.h";
+        EXPECT_THAT(outcome.error,
+                    testing::MatchesRegex(".*('' is no value; what it takes: .+|'' is not a whole number).*|.*not in.*"))
+            << option;
+      });
+  EXPECT_GT(seen, 50);
+  EXPECT_THAT(Program().run(std::vector<std::string>{"", "--case", "check"}).error, HasSubstr("isoflash check --list"));
+}
+
+TEST(Options, RefuseNumbersThatDoNotFit) {
+  for (const char* number : {"18446744073709551616", "-9223372036854775809", "4294967297x", "0x10", "1.5", "+1", " 1"}) {
+    const int seen = for_each_option({"INT", "UINT"}, number, [&](const std::string& option, const Outcome& outcome) {
+      EXPECT_THAT(outcome.error, HasSubstr(std::string("'") + number + "' is not a whole number from"))
+          << option << " took " << number << "; give it ->transform(whole_number(low, high))";
+      EXPECT_EQ(outcome.exit_code, kExitUsage) << option;
+    });
+    EXPECT_GT(seen, 30);
+  }
+}
+
+TEST(Options, NothingIsMinusOneButAPlace) {
+  for_each_option({"INT", "UINT"}, "-1", [](const std::string& option, const Outcome& outcome) {
+    EXPECT_EQ(outcome.exit_code, kExitUsage) << option;
+    const bool judged_by_library = option == "mask --group-size" || option == "mask --query-offset";
+    EXPECT_THAT(outcome.error, HasSubstr(judged_by_library ? "" : "'-1' is not a whole number from")) << option;
+  });
+}
+
+TEST(Options, NumbersAreDecimal) {
+  EXPECT_THAT(run("mask --history 010").out, HasSubstr("100 of 100 pairs visible"));
+  EXPECT_EQ(run("check --list --seed 18446744073709551615").exit_code, kExitOk);
 }
 
 TEST(Explain, JsonOfOneAndOfAll) {
@@ -150,7 +205,9 @@ TEST(MaskCommand, RefusesWithTheLibrarysError) {
 TEST(MaskCommand, RefusesSizesThatAreNone) {
   for (const char* size : {"--context -1", "--history -5", "--candidates -3", "--candidate-begin -1", "--seqlen-kv -3",
                            "--seqlen-q -4", "--context 9223372036854775807"})
-    EXPECT_THAT(run(std::string("mask --seqlen-kv 8 ") + size).error, HasSubstr("not in range 0 to 536870911")) << size;
+    EXPECT_THAT(run(std::string("mask --seqlen-kv 8 ") + size).error,
+                HasSubstr("is not a whole number from 0 to 536870911"))
+        << size;
 }
 
 TEST(BenchCommand, RefusesTimesThatNeverEnd) {

@@ -3,12 +3,13 @@
 #include <fstream>
 #include <utility>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 
 #include "bench_case.h"
 #include "bench_report.h"
 #include "commands.h"
+#include "option_values.h"
 #include "terminal.h"
 #include "usage_error.h"
 #include "write_file.h"
@@ -140,7 +141,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   c.add_option("--dtype", o->dtypes, "element type of the cases; may be repeated [bf16 f32]")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   c.add_option("--threads", o->threads, "threads; 0: one per usable core")
-      ->check(CLI::Range(0, 1024))
+      ->transform(whole_number(0, 1024))
       ->capture_default_str();
   c.add_option("--min-time", o->timing.min_seconds, "seconds of timed runs, at least, for each line")
       ->check(CLI::Validator(
@@ -152,7 +153,7 @@ void add_bench(CLI::App& app, int& exit_code) {
           "FLOAT in [0 - 3600]"))
       ->capture_default_str();
   c.add_option("--min-runs", o->timing.min_runs, "timed runs, at least, for each line")
-      ->check(CLI::Range(1, 1'000'000))
+      ->transform(whole_number(1, 1'000'000))
       ->capture_default_str();
   c.add_option("--json", o->json, "write the report as JSON");
   c.add_option("--svg", o->svg, "write a chart");

@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "commands.h"
 #include "conformance/runner.h"
 #include "isoflash/isoflash.h"
+#include "option_values.h"
 #include "terminal.h"
 
 namespace iso::tool {
@@ -55,8 +56,8 @@ std::vector<NamedCase> chosen_cases(const Options& o) {
   }
   std::vector<NamedCase> cases;
   for (NamedCase& named : all_cases(o.seed, o.random_cases)) {
-    const bool wanted = named.name.find(o.filter) != std::string::npos ||
-                        print_case(named.spec).find(o.filter) != std::string::npos;
+    const bool wanted =
+        named.name.find(o.filter) != std::string::npos || print_case(named.spec).find(o.filter) != std::string::npos;
     if (wanted && (named.quick || !o.quick)) cases.push_back(std::move(named));
   }
   if (cases.empty()) throw UsageError("no case matches '" + o.filter + "'", "isoflash check --list shows all cases");
@@ -87,8 +88,10 @@ std::vector<Target> chosen_targets(const Options& o) {
   for (i32 n = 0; n < isoflash_backend_count(); ++n) {
     const std::string name = isoflash_backend_name(n);
     if (o.backend != "all" && o.backend != name) continue;
-    if (name != "cpu") targets.push_back({name, ""});
-    else for (const std::string& level : chosen_levels(o)) targets.push_back({name, level});
+    if (name != "cpu")
+      targets.push_back({name, ""});
+    else
+      for (const std::string& level : chosen_levels(o)) targets.push_back({name, level});
   }
   if (targets.empty()) throw UsageError("--backend: there is no backend '" + o.backend + "'", "isoflash list shows them");
   return targets;
@@ -141,9 +144,11 @@ int check(const Options& o) {
     }
   }
   fmt::print("{}", table);
-  if (failed == 0) fmt::print("all {} checks passed (seed {})\n", run, o.seed);
-  else fmt::print("{} of {} checks failed (seed {}); each is listed above with the line that runs it again\n", failed, run,
-                  o.seed);
+  if (failed == 0)
+    fmt::print("all {} checks passed (seed {})\n", run, o.seed);
+  else
+    fmt::print("{} of {} checks failed (seed {}); each is listed above with the line that runs it again\n", failed, run,
+               o.seed);
   return failed == 0 ? kExitOk : kExitCheckFailed;
 }
 
@@ -154,13 +159,15 @@ void add_check(CLI::App& app, int& exit_code) {
   CLI::App& c = *app.add_subcommand("check", "Check every backend on this machine against the oracle");
   c.footer(kFooter);
   c.add_option("--backend", options->backend, "all, or a name that `isoflash list` shows [all]");
-  c.add_option("--level", options->level, "CPU level: a name, or all [the one in use]");
+  c.add_option("--level", options->level, "CPU level: a name that `isoflash doctor` shows, or all [the one in use]");
   c.add_option("--mode", options->mode, "fwd, grad, bounds, determinism, isolation or all [all]");
-  c.add_option("--case", options->case_text, "one case, as a failure prints it");
-  c.add_option("--filter", options->filter, "only cases with this text in their name or line");
-  c.add_option("--seed", options->seed, "seed of the data and of the random cases [7]");
+  c.add_option("--case", options->case_text, "one case, as a failure or `isoflash check --list` prints it");
+  c.add_option("--filter", options->filter,
+               "only cases with this text in their name or line, as `isoflash check --list` prints them");
+  c.add_option("--seed", options->seed, "seed of the data and of the random cases [7]")
+      ->transform(whole_number<u64>(0, UINT64_MAX));
   c.add_option("--random", options->random_cases, "number of random cases besides the listed ones [40]")
-      ->check(CLI::Range(0, 100000));
+      ->transform(whole_number(0, 100000));
   c.add_flag("--quick", options->quick, "only the quick subset");
   c.add_flag("--list", options->list, "print the cases and stop");
   c.callback([options, &exit_code] { exit_code = check(*options); });

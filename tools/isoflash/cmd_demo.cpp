@@ -12,6 +12,7 @@
 #include "demo_report.h"
 #include "machine.h"
 #include "mask_picture.h"
+#include "option_values.h"
 #include "pack.h"
 #include "pack_options.h"
 #include "run_batch.h"
@@ -202,7 +203,9 @@ void add_demo(CLI::App& app, int& exit_code) {
   auto args = std::make_shared<Arguments>();
   command->add_option("--interactions", args->interactions, "a RecBole .inter file; without it, made-up users");
   command->add_option("-o,--output", args->output, "folder for the page and the batch")->capture_default_str();
-  command->add_option("--threads", args->run.threads, "0: one per core")->check(CLI::Range(0, 1024))->capture_default_str();
+  command->add_option("--threads", args->run.threads, "0: one per core")
+      ->transform(whole_number(0, 1024))
+      ->capture_default_str();
   args->flags.add_to(*command);
   command->footer(kFooter);
   command->callback([args, &exit_code] { exit_code = demo(*args); });

@@ -1,12 +1,14 @@
 // `isoflash list`: backends and kernels, which one serves a problem, and why another does not.
 #include <memory>
+#include <optional>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "isoflash/isoflash.h"
+#include "option_values.h"
 #include "terminal.h"
 
 namespace iso::tool {
@@ -17,7 +19,8 @@ using ErrorPtr = std::unique_ptr<isoflash_error, decltype(&isoflash_error_destro
 struct ListOptions {
   bool why = false, as_json = false, deterministic = false;
   std::string dtype = "bf16", device = "cpu";
-  std::int64_t batch = 1, seqlen_q = 0, seqlen_kv = 1024, heads = 4, kv_heads = 2, head_dim = 128, head_dim_v = 0;
+  std::int64_t batch = 1, seqlen_kv = 1024, heads = 4, kv_heads = 2, head_dim = 128;
+  std::optional<std::int64_t> seqlen_q, head_dim_v;
 };
 
 isoflash_dtype dtype_of(const std::string& name) {
@@ -27,8 +30,7 @@ isoflash_dtype dtype_of(const std::string& name) {
 isoflash_problem problem_of(const ListOptions& o) {
   isoflash_problem problem;
   isoflash_problem_init(&problem);
-  const std::int64_t seqlen_q = o.seqlen_q > 0 ? o.seqlen_q : o.seqlen_kv,
-                     dim_v = o.head_dim_v > 0 ? o.head_dim_v : o.head_dim;
+  const std::int64_t seqlen_q = o.seqlen_q.value_or(o.seqlen_kv), dim_v = o.head_dim_v.value_or(o.head_dim);
   const auto tensor = [&](isoflash_tensor& t, std::int64_t rows, std::int64_t heads, std::int64_t dim) {
     const std::int64_t shape[] = {o.batch, rows, heads, dim};
     isoflash_tensor_contiguous(&t, nullptr, dtype_of(o.dtype), 4, shape);
@@ -126,13 +128,16 @@ void add_list(CLI::App& app, int& exit_code) {
   c.add_option("--device", o->device, "where the tensors live")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
-  c.add_option("--batch", o->batch, "sequences")->capture_default_str();
-  c.add_option("--heads", o->heads, "query heads")->capture_default_str();
-  c.add_option("--kv-heads", o->kv_heads, "key and value heads")->capture_default_str();
-  c.add_option("--head-dim", o->head_dim, "of q and k")->capture_default_str();
-  c.add_option("--head-dim-v", o->head_dim_v, "of v and out [--head-dim]");
-  c.add_option("--seqlen,--seqlen-kv", o->seqlen_kv, "keys a sequence")->capture_default_str();
-  c.add_option("--seqlen-q", o->seqlen_q, "query rows a sequence [--seqlen-kv]");
+  const auto size = [&](const char* name, auto& value, const char* help) {
+    return c.add_option(name, value, help)->transform(whole_number<std::int64_t>(0, INT64_MAX));  // the library judges them
+  };
+  size("--batch", o->batch, "sequences")->capture_default_str();
+  size("--heads", o->heads, "query heads")->capture_default_str();
+  size("--kv-heads", o->kv_heads, "key and value heads")->capture_default_str();
+  size("--head-dim", o->head_dim, "of q and k")->capture_default_str();
+  size("--head-dim-v", o->head_dim_v, "of v and out [--head-dim]");
+  size("--seqlen,--seqlen-kv", o->seqlen_kv, "keys a sequence")->capture_default_str();
+  size("--seqlen-q", o->seqlen_q, "query rows a sequence [--seqlen-kv]");
   c.add_flag("--deterministic", o->deterministic, "ask for bitwise repeatable results");
   c.footer(
       "Exit code 1 if no backend serves the problem.\n\n"

@@ -4,12 +4,13 @@
 #include <memory>
 #include <optional>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 
 #include "commands.h"
 #include "isoflash/isoflash.h"
 #include "mask_picture.h"
+#include "option_values.h"
 #include "write_file.h"
 
 namespace iso::tool {
@@ -152,20 +153,23 @@ void draw(const MaskOptions& o) {
 void add_mask(CLI::App& app, int&) {
   auto o = std::make_shared<MaskOptions>();
   CLI::App& c = *app.add_subcommand("mask", "Draw what each query row sees and the tile classes: terminal, SVG, PNG.");
-  const CLI::Range size(0, kMaxSeqlen - 1);
-  c.add_option("--context", o->context, "context tokens, seen by every query [0]")->check(size);
-  c.add_option("--history", o->history, "history tokens [what --seqlen-kv leaves]")->check(size);
+  const CLI::Validator size = whole_number<i64>(0, kMaxSeqlen - 1), near_zero = whole_number<i64>(-kMaxSeqlen, kMaxSeqlen);
+  c.add_option("--context", o->context, "context tokens, seen by every query [0]")->transform(size);
+  c.add_option("--history", o->history, "history tokens [what --seqlen-kv leaves]")->transform(size);
   c.add_option("--history-kind", o->history_kind, "what a history query sees of the history")
       ->check(CLI::IsMember({"bidirectional", "causal", "window"}))
       ->capture_default_str();
   c.add_option("--window", o->window, "L,R: keys p-L to p+R, for --history-kind window; -1: no limit");
   c.add_option("--history-valid", o->history_valid, "B:E: positions of the history that are valid, the rest is padding");
-  c.add_option("--candidates", o->candidates, "candidate tokens [0]")->check(size);
-  c.add_option("--group-size", o->group_size, "candidates that see each other")->capture_default_str();
-  c.add_option("--candidate-begin", o->candidate_begin, "position of the first candidate [context + history]")->check(size);
-  c.add_option("--seqlen-kv", o->seqlen_kv, "keys [what the parts need]")->check(size);
-  c.add_option("--seqlen-q", o->seqlen_q, "query rows [--seqlen-kv]")->check(size);
-  c.add_option("--query-offset", o->query_offset, "position of query row 0 [seqlen-kv - seqlen-q]");
+  c.add_option("--candidates", o->candidates, "candidate tokens [0]")->transform(size);
+  c.add_option("--group-size", o->group_size, "candidates that see each other")
+      ->transform(near_zero)
+      ->capture_default_str();
+  c.add_option("--candidate-begin", o->candidate_begin, "position of the first candidate [context + history]")
+      ->transform(size);
+  c.add_option("--seqlen-kv", o->seqlen_kv, "keys [what the parts need]")->transform(size);
+  c.add_option("--seqlen-q", o->seqlen_q, "query rows [--seqlen-kv]")->transform(size);
+  c.add_option("--query-offset", o->query_offset, "position of query row 0 [seqlen-kv - seqlen-q]")->transform(near_zero);
   c.add_option("--tile", o->tile, "MxN: tiles of M query rows and N keys [by size]");
   c.add_option("--svg", o->svg, "write an SVG instead of drawing in the terminal");
   c.add_option("--png", o->png, "write a PNG (both may be given)");

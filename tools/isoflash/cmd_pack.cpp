@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "commands.h"
+#include "option_values.h"
 #include "pack.h"
 #include "pack_options.h"
 #include "terminal.h"
@@ -25,11 +26,12 @@ void print_summary(const Batch& batch, const std::string& path) {
   std::vector<i32> lengths;
   for (std::size_t b = 0; b + 1 < cu_seqlens.size(); ++b) lengths.push_back(cu_seqlens[b + 1] - cu_seqlens[b]);
   std::sort(lengths.begin(), lengths.end());
+  double bytes = 0;
+  for (const auto& [name, tensor] : batch.tensors) bytes += static_cast<double>(tensor.bytes());
   i64 all_candidates = 0;
   for (const i32 n : candidates) all_candidates += n;
   fmt::print("{}: {} users, {} rows (shortest {}, median {}, longest {}), {} candidates, {:.1f} MB\n", path, lengths.size(),
-             cu_seqlens.back(), lengths.front(), lengths[lengths.size() / 2], lengths.back(), all_candidates,
-             static_cast<double>(std::filesystem::file_size(path)) / 1e6);
+             cu_seqlens.back(), lengths.front(), lengths[lengths.size() / 2], lengths.back(), all_candidates, bytes / 1e6);
 }
 
 struct Arguments {
@@ -68,7 +70,7 @@ void add_pack(CLI::App& app, int& exit_code) {
   auto args = std::make_shared<Arguments>();
   command->add_option("FILE", args->file, "interactions (.inter)");
   command->add_option("--generate", args->generate, "make up this many users instead of reading FILE")
-      ->check(CLI::Range(1, 1'000'000));
+      ->transform(whole_number(1, 1'000'000));
   command->add_option("-o,--output", args->output, "the batch to write (.safetensors)")->required();
   args->flags.add_to(*command);
   command->footer(kFooter);

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "commands.h"
+#include "option_values.h"
 #include "run_batch.h"
 #include "terminal.h"
 #include "usage_error.h"
@@ -80,13 +81,13 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("-o,--output", args->output, "write out, lse (and dq, dk, dv) to this .safetensors file");
   command->add_option("--backend", args->options.backend, "auto, or one that `isoflash list` names")->capture_default_str();
   command->add_option("--threads", args->options.threads, "0: one per core; results do not depend on it")
-      ->check(CLI::Range(0, 1024))
+      ->transform(whole_number(0, 1024))
       ->capture_default_str();
   command->add_option("--verify", args->verify, "compare with the float64 oracle: sampled rows, every row (slow), or not")
       ->check(CLI::IsMember({"sample", "full", "off"}))
       ->capture_default_str();
   command->add_option("--repeat", args->options.repeat, "timed calls, after one that warms up")
-      ->check(CLI::Range(1, 10000))
+      ->transform(whole_number(1, 10000))
       ->capture_default_str();
   command->footer(kFooter);
   command->callback([args, &exit_code] { exit_code = run(*args); });

@@ -37,4 +37,7 @@ void add_mask(CLI::App& app, int& exit_code);
 void add_list(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 
+// All of them, in the order of `isoflash --help`, and the rules for their options (option_values.h).
+void add_commands(CLI::App& app, int& exit_code);
+
 }  // namespace iso::tool

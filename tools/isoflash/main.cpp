@@ -9,8 +9,8 @@
 #include <exception>
 #include <new>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 
 #include "commands.h"
 #include "errors/error.h"
@@ -72,15 +72,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
 
   int exit_code = kExitOk;
-  add_demo(app, exit_code);
-  add_pack(app, exit_code);
-  add_run(app, exit_code);
-  add_check(app, exit_code);
-  add_bench(app, exit_code);
-  add_mask(app, exit_code);
-  add_list(app, exit_code);
-  add_doctor(app, exit_code);
-  add_explain(app, exit_code);
+  add_commands(app, exit_code);
 
   if (argc == 1) {
     fmt::print("{}", app.help());

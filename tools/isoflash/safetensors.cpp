@@ -13,6 +13,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "whole_file.h"
+
 namespace iso::tool {
 namespace {
 
@@ -317,14 +319,12 @@ Expected<void> write_safetensors(const std::string& path, std::vector<NamedTenso
   unsigned char length[kLengthBytes];
   for (u64 n = 0; n < kLengthBytes; ++n) length[n] = static_cast<unsigned char>(static_cast<u64>(text.size()) >> (8 * n));
 
-  const auto unwritable = [&] { return raise(errors::FileWrite{.path = path, .reason = errno_text()}); };
-  std::FILE* const stream = std::fopen(path.c_str(), "wb");
-  if (stream == nullptr) return unwritable();
-  const auto write = [&](const void* data, std::size_t size) { return std::fwrite(data, 1, size, stream) == size; };
-  bool good = write(length, sizeof length) && write(text.data(), text.size());
-  for (const NamedTensor& t : tensors) good = good && write(t.tensor->data(), t.tensor->bytes());
-  good = std::fclose(stream) == 0 && good;
-  if (!good) return unwritable();
+  WholeFile file(path);
+  file.write(length, sizeof length);
+  file.write(text.data(), text.size());
+  for (const NamedTensor& t : tensors) file.write(t.tensor->data(), t.tensor->bytes());
+  if (const std::string reason = file.commit(); !reason.empty())
+    return raise(errors::FileWrite{.path = path, .reason = reason});
   return {};
 }
 

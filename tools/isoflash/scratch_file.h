@@ -1,4 +1,4 @@
-// A file for the time of a test.
+// A file, or a folder, for the time of a test.
 #pragma once
 
 #include <unistd.h>
@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 
 namespace iso::tool {
@@ -24,6 +25,31 @@ class ScratchFile {
 
  private:
   std::string path_;
+};
+
+class ScratchFolder {
+ public:
+  explicit ScratchFolder(const std::string& name)
+      : path_(std::filesystem::temp_directory_path() / ("isoflash-" + std::to_string(getpid()) + "-" + name)) {
+    std::filesystem::create_directory(path_);
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+  const std::filesystem::path& path() const { return path_; }
+  // Names in it, hidden ones too.
+  std::set<std::string> names() const {
+    std::set<std::string> out;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) out.insert(entry.path().filename().string());
+    return out;
+  }
+
+ private:
+  std::filesystem::path path_;
 };
 
 }  // namespace iso::tool

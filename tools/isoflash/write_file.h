@@ -6,7 +6,8 @@
 
 namespace iso::tool {
 
-// Throws UsageError with FILE_WRITE if not every byte reached the file. What was there before is overwritten, never removed.
+// Throws UsageError with FILE_WRITE if not every byte reached the file; what was there before is then untouched
+// (whole_file.h).
 void write_file(const std::string& path, std::string_view content);
 
 }  // namespace iso::tool
