@@ -38,22 +38,21 @@ inline constexpr i32 kUnlimited = 2 * kMaxSeqlen;  // window_left / window_right
 // The mask of one sequence, every default resolved (validate/mask.cpp makes it). All members are positions or counts.
 struct MaskSpec {
   i32 seqlen_kv = 0;
-  i32 context_end = 0;                            // context is [0, context_end)
-  i32 history_end_slot = 0;                       // the history slot is [context_end, history_end_slot)
-  i32 history_begin = 0, history_end = 0;         // its valid part
-  i32 candidate_begin = 0, candidate_end = 0;     // candidates
-  i32 candidate_group_size = 1;                   // the last group may be shorter
+  i32 context_end = 0;                         // context is [0, context_end)
+  i32 history_end_slot = 0;                    // the history slot is [context_end, history_end_slot)
+  i32 history_begin = 0, history_end = 0;      // its valid part
+  i32 candidate_begin = 0, candidate_end = 0;  // candidates
+  i32 candidate_group_size = 1;                // the last group may be shorter
   HistoryKind history_kind = HistoryKind::bidirectional;
   i32 window_left = kUnlimited, window_right = kUnlimited;  // used when history_kind is window
-  i32 query_offset = 0;                           // position of query row 0
+  i32 query_offset = 0;                                     // position of query row 0
 };
 
 inline namespace ISO_TARGET {
 
 // True if there is nothing but one wholly valid history: plain full, causal or window attention.
 ISO_FN bool is_plain(const MaskSpec& m) {
-  return m.context_end == 0 && m.candidate_begin >= m.candidate_end && m.history_begin == 0 &&
-         m.history_end == m.seqlen_kv;
+  return m.context_end == 0 && m.candidate_begin >= m.candidate_end && m.history_begin == 0 && m.history_end == m.seqlen_kv;
 }
 
 ISO_FN Role role_at(const MaskSpec& m, i32 p) {
@@ -200,7 +199,10 @@ ISO_FN IntervalList<3> intersect_lists(const IntervalList<kCapacity>& a, const I
   for (int x = 0, y = 0; x < a.count && y < b.count;) {
     const Interval common = intersect(a.at[x], b.at[y]);
     if (!common.empty() && out.count < 3) out.add(common);
-    if (a.at[x].end < b.at[y].end) ++x; else ++y;
+    if (a.at[x].end < b.at[y].end)
+      ++x;
+    else
+      ++y;
   }
   return out;
 }

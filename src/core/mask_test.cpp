@@ -62,9 +62,9 @@ testing::AssertionResult cover_holds(const MaskSpec& m, Interval queries, const 
     return testing::AssertionFailure() << "kv_range " << claimed << " instead of " << range << " of " << m;
   for (const Interval keys : key_tiles) {
     const i64 seen = table.count(queries, keys);
-    const TileClass expected = seen == 0 ? TileClass::skip
+    const TileClass expected = seen == 0                                                ? TileClass::skip
                                : seen == static_cast<i64>(queries.size()) * keys.size() ? TileClass::full
-                                                                                       : TileClass::partial;
+                                                                                        : TileClass::partial;
     if (classify_tile(m, queries, keys) != expected)
       return testing::AssertionFailure() << "class of " << queries << " x " << keys << " of " << m;
   }
@@ -179,8 +179,7 @@ TEST(Mask, CoversOfEverySmallMask) {
     const Interval positions = all_positions(m, 2);
     const VisibleTable table(m, positions);
     const std::vector<Interval> key_tiles = all_intervals({0, m.seqlen_kv});
-    for (const Interval queries : all_intervals(positions))
-      ASSERT_TRUE(cover_holds(m, queries, table, key_tiles));
+    for (const Interval queries : all_intervals(positions)) ASSERT_TRUE(cover_holds(m, queries, table, key_tiles));
   });
   EXPECT_GT(masks, 10000);
 }

@@ -29,14 +29,14 @@ struct Tensor {
 enum class SoftcapKind : i32 { none = 0, tanh = 1, soft_sign = 2 };
 
 struct Problem {
-  i64 batch = 0;                         // number of sequences
-  i64 num_heads_q = 0, num_heads_kv = 0; // num_heads_q is a multiple of num_heads_kv
-  i64 head_dim = 0, head_dim_v = 0;      // of q and k; of v and out
-  i64 rows_q = 0, rows_kv = 0;           // dense: seqlen axis; packed: total rows
+  i64 batch = 0;                          // number of sequences
+  i64 num_heads_q = 0, num_heads_kv = 0;  // num_heads_q is a multiple of num_heads_kv
+  i64 head_dim = 0, head_dim_v = 0;       // of q and k; of v and out
+  i64 rows_q = 0, rows_kv = 0;            // dense: seqlen axis; packed: total rows
   bool packed = false;
-  DType dtype = DType::f32;              // of q, k, v, out, dout, dq, dk, dv
+  DType dtype = DType::f32;  // of q, k, v, out, dout, dq, dk, dv
   Device device;
-  double scale = 1.0;                    // S = softcap(scale * q.k)
+  double scale = 1.0;  // S = softcap(scale * q.k)
   SoftcapKind softcap_kind = SoftcapKind::none;
   double softcap = 0.0;
   bool deterministic = false;

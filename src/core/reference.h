@@ -164,8 +164,7 @@ class Reference {
       for (i64 head = 0; head < problem_.num_heads_q; ++head) {
         for (i64 i = 0; i < s.seqlen_q; ++i) {
           const OutputRow row = forward_row(b, head, i);
-          std::copy(row.out.begin(), row.out.end(),
-                    result.out.begin() + contiguous_q(s, head, i) * problem_.head_dim_v);
+          std::copy(row.out.begin(), row.out.end(), result.out.begin() + contiguous_q(s, head, i) * problem_.head_dim_v);
           result.lse[(s.q_batch * problem_.num_heads_q + head) * problem_.rows_q + s.q_row_begin + i] = row.lse;
         }
       }
