@@ -141,15 +141,15 @@ typedef struct isoflash_problem {
   uint32_t struct_size;
   int32_t deterministic; /* nonzero: refuse whatever is not bitwise repeatable */
   isoflash_tensor q, k, v, out;
-  isoflash_tensor lse;                         /* optional; needed by the backward */
-  isoflash_tensor cu_seqlens_q, cu_seqlens_kv; /* int32 (batch + 1): both for packed, neither for dense */
-  isoflash_tensor seqused_q, seqused_kv;       /* int32 (batch), optional: rows in use; the others give zeros */
-  int64_t max_seqlen_q, max_seqlen_kv;         /* optional check: no length may exceed it; ISOFLASH_DEFAULT: no check */
-  double scale;                                /* -1e30 to 1e30; NaN: 1 / sqrt(head_dim) */
+  isoflash_tensor lse;                          /* optional; needed by the backward */
+  isoflash_tensor cu_seqlens_q, cu_seqlens_kv;  /* int32 (batch + 1): both for packed, neither for dense */
+  isoflash_tensor seqused_q, seqused_kv;        /* int32 (batch), optional: rows in use; the others give zeros */
+  int64_t max_seqlen_q, max_seqlen_kv;          /* optional check: no length may exceed it; ISOFLASH_DEFAULT: no check */
+  double scale;                                 /* -1e30 to 1e30; NaN: 1 / sqrt(head_dim) */
   int32_t softcap_kind;
   int32_t reserved0;
-  double softcap; /* > 0, at most 1e30, when softcap_kind is not NONE */
-  double dropout; /* must be 0: dropout is not supported */
+  double softcap;                               /* > 0, at most 1e30, when softcap_kind is not NONE */
+  double dropout;                               /* must be 0: dropout is not supported */
   isoflash_mask mask;
 } isoflash_problem;
 

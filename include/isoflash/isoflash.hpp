@@ -113,7 +113,7 @@ struct Extents {
 // the plan is made.
 template <class Range>
 concept Int32Range = std::ranges::contiguous_range<Range> && std::ranges::borrowed_range<Range> &&
-    std::same_as<std::ranges::range_value_t<Range>, std::int32_t>;
+                     std::same_as<std::ranges::range_value_t<Range>, std::int32_t>;
 
 // A view of memory that the caller owns. Pointers are taken const, since inputs are never modified; out, lse, dq, dk and dv
 // are written, so give those memory that may be. The default Tensor means "not given".
@@ -202,8 +202,8 @@ struct Problem {
 };
 
 struct PlanOptions {
-  int num_threads = 0;            // 0: one per core the process may use
-  const char* backend = nullptr;  // nullptr: the best one
+  int num_threads = 0;             // 0: one per core the process may use
+  const char* backend = nullptr;   // nullptr: the best one
 };
 
 struct Forward {

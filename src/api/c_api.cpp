@@ -240,7 +240,8 @@ isoflash_status isoflash_error_next(isoflash_status id) {
   try {
     for (const CatalogueEntry& entry : catalogue())
       if (entry.id > id) return entry.id;
-  } catch (...) {}
+  } catch (...) {
+  }
   return 0;
 }
 

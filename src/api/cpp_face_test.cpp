@@ -20,9 +20,9 @@ using isoflash::Tensor;
 // Arrays of lengths are views: one that dies before the plan is made does not compile.
 using Lengths = std::vector<std::int32_t>;
 template <class T>
-constexpr bool kOnlyLivingArrays = std::is_constructible_v<T, Lengths&>&& std::is_constructible_v<T, const Lengths&>&&
-                                       std::is_constructible_v<T, std::span<const std::int32_t>> &&
-                                   !std::is_constructible_v<T, Lengths>;
+constexpr bool kOnlyLivingArrays =
+    std::is_constructible_v<T, Lengths&> && std::is_constructible_v<T, const Lengths&> &&
+    std::is_constructible_v<T, std::span<const std::int32_t>> && !std::is_constructible_v<T, Lengths>;
 static_assert(kOnlyLivingArrays<isoflash::PerSequence> && kOnlyLivingArrays<Tensor>);
 
 struct Memory {

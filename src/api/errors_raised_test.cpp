@@ -496,10 +496,8 @@ class CpuLevelVariable {
     setenv("ISOFLASH_CPU_LEVEL", value, 1);
   }
   ~CpuLevelVariable() {
-    if (before_.empty())
-      unsetenv("ISOFLASH_CPU_LEVEL");
-    else
-      setenv("ISOFLASH_CPU_LEVEL", before_.c_str(), 1);
+    if (before_.empty()) unsetenv("ISOFLASH_CPU_LEVEL");
+    else setenv("ISOFLASH_CPU_LEVEL", before_.c_str(), 1);
   }
 
  private:

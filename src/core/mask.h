@@ -1,5 +1,6 @@
-// The mask: what one query may see. visible() is the definition; everything else in this file is derived from it and a
-// property test (mask_test.cpp) holds each derived form against it.
+// MaskSpec: what one query may see, as a few numbers. visible() is the definition; everything else in this file is derived
+// from it and a property test (mask_test.cpp) holds each derived form against it. Explicit intervals and block lists, which
+// may stand in for it or refine it, join in core/sequence.h.
 //
 // Positions of one sequence, `seqlen_kv` keys long:
 //
@@ -72,7 +73,7 @@ ISO_FN i32 group_end(const MaskSpec& m, i32 p) {
   return m.candidate_end - begin < m.candidate_group_size ? m.candidate_end : begin + m.candidate_group_size;
 }
 
-// THE DEFINITION: may the query at position p see the key at position j?
+// The definition: may the query at position p see the key at position j?
 ISO_FN bool visible(const MaskSpec& m, i32 p, i32 j) {
   if (j < 0 || j >= m.seqlen_kv) return false;
   const Role query = role_at(m, p);

@@ -28,12 +28,19 @@ struct Tensor {
 //   soft_sign: s / (1 + |s| / cap)          derivative (1 / (1 + |s| / cap))^2
 enum class SoftcapKind : i32 { none = 0, tanh = 1, soft_sign = 2 };
 
+// Where keys and values of a sequence lie (core/sequence.h).
+enum class KvLayout : i32 { dense = 0, packed = 1, paged = 2 };
+
 struct Problem {
   i64 batch = 0;                          // number of sequences
   i64 num_heads_q = 0, num_heads_kv = 0;  // num_heads_q is a multiple of num_heads_kv
   i64 head_dim = 0, head_dim_v = 0;       // of q and k; of v and out
-  i64 rows_q = 0, rows_kv = 0;            // dense: seqlen axis; packed: total rows
-  bool packed = false;
+  i64 rows_q = 0, rows_kv = 0;            // dense: seqlen axis; packed: total rows; paged: page_size
+  i64 num_pages = 0;                      // paged
+  bool packed = false;                    // q, out and their like
+  KvLayout kv_layout = KvLayout::dense;
+  bool new_keys = false;  // k_new and v_new follow k and v: forward only, as is paged
+  bool sink = false, bias = false;
   DType dtype = DType::f32;  // of q, k, v, out, dout, dq, dk, dv
   Device device;
   double scale = 1.0;  // S = softcap(scale * q.k)
@@ -46,14 +53,19 @@ struct Problem {
 //   q (batch, seqlen_q, num_heads_q, head_dim)       k (batch, seqlen_kv, num_heads_kv, head_dim)
 //   v (batch, seqlen_kv, num_heads_kv, head_dim_v)   out (batch, seqlen_q, num_heads_q, head_dim_v)
 //   lse (batch, num_heads_q, seqlen_q), packed (num_heads_q, total_q); float32, natural log; may be absent
+// k and v paged: (num_pages, page_size, num_heads_kv, dim). May be absent:
+//   k_new, v_new (batch, seqlen_q, num_heads_kv, dim), packed like q
+//   sink (num_heads_q) float32       bias (batch, num_heads_q, seqlen_q, keys), packed (num_heads_q, total_q, keys), float32,
+//                                    where an axis before the last has stride 0 if the caller gave extent 1
 struct ForwardTensors {
-  Tensor q, k, v, out, lse;
+  Tensor q, k, v, out, lse, k_new, v_new, sink, bias;
 };
 
 // The tensors of a backward call: inputs of the forward, its results, the incoming gradients (dlse may be absent), and the
-// gradients to write, each shaped like its tensor. An absent dq, dk or dv is not computed.
+// gradients to write, each shaped like its tensor. An absent dq, dk, dv, dsink or dbias is not computed. dbias has the
+// caller's extents: what an axis of extent 1 stood for is summed.
 struct BackwardTensors {
-  Tensor q, k, v, out, lse, dout, dlse, dq, dk, dv;
+  Tensor q, k, v, out, lse, dout, dlse, dq, dk, dv, sink, bias, dsink, dbias;
 };
 
 inline namespace ISO_TARGET {

@@ -18,10 +18,11 @@ struct KvTile {
 // reach a product. A row's own candidate group is not part of this walk (see candidate_keys).
 class KvWalk {
  public:
-  ISO_HOST_DEVICE KvWalk(const MaskSpec& mask, Interval queries, i32 tile_n)
+  // Of the walk only what lies in `within`, whose ends are multiples of tile_n or beyond the keys.
+  ISO_HOST_DEVICE KvWalk(const MaskSpec& mask, Interval queries, i32 tile_n, Interval within = {0, kMaxSeqlen})
       : cover_(tile_cover(mask, queries)), tile_n_(tile_n) {
-    regions_.add({0, mask.context_end});
-    regions_.add({mask.history_begin, mask.history_end});
+    regions_.add(intersect(within, {0, mask.context_end}));
+    regions_.add(intersect(within, {mask.history_begin, mask.history_end}));
     if (regions_.count > 0) next_ = regions_.at[0].begin;
   }
 

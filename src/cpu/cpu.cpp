@@ -35,7 +35,9 @@ struct CpuState : BackendState {
   const Kernels* kernels = nullptr;
   std::vector<i64> tile_begin;  // see Params
   i64 max_seqlen_kv = 0;
+  bool intervals = false;
   i64 forward_stride = 0, backward_stride = 0;  // scratch bytes per worker
+  i64 partial_size = 0;
 };
 
 Params params_of(const Plan& plan, void* workspace, i64 stride) {
@@ -44,8 +46,12 @@ Params params_of(const Plan& plan, void* workspace, i64 stride) {
           .sequences = plan.sequences.data(),
           .tile_begin = state.tile_begin.data(),
           .max_seqlen_kv = state.max_seqlen_kv,
+          .intervals = state.intervals,
           .scratch = static_cast<char*>(workspace),
           .scratch_stride = stride,
+          .num_splits = plan.num_splits,
+          .partials = static_cast<char*>(workspace) + stride * plan.num_threads,
+          .partial_size = state.partial_size,
           .parallel = parallel_on_pool(plan.num_threads)};
 }
 
@@ -81,10 +87,14 @@ void prepare(Plan& plan) {
   for (const Sequence& s : plan.sequences) {
     state->tile_begin.push_back(state->tile_begin.back() + heads * num_query_tiles(plan.problem, s));
     state->max_seqlen_kv = std::max<i64>(state->max_seqlen_kv, s.seqlen_kv);
+    state->intervals |= s.intervals.data != nullptr;
   }
-  state->forward_stride = level.kernels->forward_scratch(plan.problem);
-  state->backward_stride = level.kernels->backward_scratch(plan.problem, state->max_seqlen_kv);
-  plan.forward_workspace = static_cast<std::size_t>(state->forward_stride * plan.num_threads);
+  state->forward_stride = level.kernels->forward_scratch(plan.problem, state->intervals, state->max_seqlen_kv);
+  state->backward_stride = level.kernels->backward_scratch(plan.problem, state->intervals, state->max_seqlen_kv);
+  state->partial_size = level.kernels->partial_size(plan.problem);
+  i64 forward_size = state->forward_stride * plan.num_threads;
+  if (plan.num_splits > 1) forward_size += state->tile_begin.back() * plan.num_splits * state->partial_size;
+  plan.forward_workspace = static_cast<std::size_t>(forward_size);
   plan.backward_workspace = static_cast<std::size_t>(state->backward_stride * plan.num_threads);
   plan.kernel = std::string("cpu:") + level.name;
   plan.state = std::move(state);

@@ -98,8 +98,8 @@ TEST(Catalogue, MarkdownHasEverySection) {
     std::size_t at = 0;
     const std::string heading = "# " + std::to_string(e.id) + " " + std::string(e.name);
     for (const char* part : {heading.c_str(), "Exception kind: `", "```text\n", "## What it means", "## Where it is raised",
-                             "## Solutions", "## Example fix", "Wrong:", "Right:", "## When it happens",
-                             "Trigger: ", "Common situations:", "## Related errors"}) {
+                             "## Solutions", "## Example fix", "Wrong:", "Right:", "## When it happens", "Trigger: ",
+                             "Common situations:", "## Related errors"}) {
       at = page.find(part, at);
       ASSERT_NE(at, page.npos) << "missing, or out of order: " << part;
     }

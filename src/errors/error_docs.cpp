@@ -63,8 +63,8 @@ std::string index_page() {
       page += fmt::format("\n## {}xxx: {}\n\n", range, range_title(range));
       page += "| id | name | exception | what went wrong |\n| --- | --- | --- | --- |\n";
     }
-    page +=
-        fmt::format("| [{0}](errors/{0}.md) | `{1}` | {2} | {3} |\n", entry.id, entry.name, entry.exception, entry.title);
+    page += fmt::format("| [{0}](errors/{0}.md) | `{1}` | {2} | {3} |\n", entry.id, entry.name, entry.exception,
+                        entry.title);
   }
   return page;
 }

@@ -19,13 +19,13 @@ struct BackendState {
 
 struct Plan {
   Problem problem;
-  std::vector<Sequence> sequences;  // one per batch entry
-  ForwardTensors layout;            // the problem's tensors, without data
-  int num_threads = 0;              // CPU backend; 0 until the backend has chosen
-  i64 visible_pairs = 0;            // over all sequences, per query head; INT64_MAX if more
+  std::vector<Sequence> sequences;     // one per batch entry
+  ForwardTensors layout;               // the problem's tensors, without data
+  int num_threads = 0;                 // CPU backend; 0 until the backend has chosen
+  i64 visible_pairs = 0;               // over all sequences, per query head; INT64_MAX if more
 
-  const Backend* backend = nullptr;                           // set by backend/registry.cpp, with what follows
-  std::string kernel;                                         // e.g. "cpu:avx512_bf16"
+  const Backend* backend = nullptr;    // set by backend/registry.cpp, with what follows
+  std::string kernel;                  // e.g. "cpu:avx512_bf16"
   std::size_t forward_workspace = 0, backward_workspace = 0;  // bytes, multiples of 64
   std::unique_ptr<BackendState> state;
 };

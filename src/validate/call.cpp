@@ -53,7 +53,8 @@ Expected<void> check_apart(std::span<const CallTensor> tensors) {
       // A pair of written tensors is compared once.
       if (b == a || (tensors[b].use == Use::written && b < a)) continue;
       if (overlap(tensors[a].to, tensors[b].to))
-        return raise(errors::OutputAliases{.output = tensor_name(tensors[a].id), .other = tensor_name(tensors[b].id)});
+        return raise(errors::OutputAliases{
+            .output = tensor_name(tensors[a].id), .other = tensor_name(tensors[b].id)});
     }
   }
   return {};

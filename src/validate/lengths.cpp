@@ -24,7 +24,8 @@ Expected<Tensor> read_index_tensor(const isoflash_tensor& descriptor, const char
   auto t = read_tensor(descriptor, name);
   if (!t) return t;
   if (t->dtype != DType::i32) return raise(errors::IndexDtype{.tensor = name, .got = dtype_name(t->dtype)});
-  if (t->device.type != DeviceType::cpu) return raise(errors::IndexDevice{.tensor = name, .got = device_text(t->device)});
+  if (t->device.type != DeviceType::cpu)
+    return raise(errors::IndexDevice{.tensor = name, .got = device_text(t->device)});
   ISO_RETURN_IF_ERROR(check_memory(*t, name));
   return t;
 }
@@ -50,20 +51,21 @@ Expected<void> read_cu_seqlens(Side& side) {
   if (cu.front() != 0) return raise(errors::CuSeqlensStart{.tensor = side.cu_name, .got = cu.front()});
   for (std::size_t b = 0; b + 1 < cu.size(); ++b) {
     if (cu[b + 1] < cu[b])
-      return raise(errors::CuSeqlensDecrease{.tensor = side.cu_name, .index = b + 1, .previous = cu[b], .got = cu[b + 1]});
+      return raise(errors::CuSeqlensDecrease{
+          .tensor = side.cu_name, .index = b + 1, .previous = cu[b], .got = cu[b + 1]});
     side.row_begin[b] = cu[b];
     side.slot[b] = cu[b + 1] - cu[b];
   }
   if (cu.back() != side.rows)
-    return raise(
-        errors::CuSeqlensEnd{.tensor = side.cu_name, .got = cu.back(), .data_tensor = side.tensor, .rows = side.rows});
+    return raise(errors::CuSeqlensEnd{
+        .tensor = side.cu_name, .got = cu.back(), .data_tensor = side.tensor, .rows = side.rows});
   return {};
 }
 
 Expected<void> read_side(Side& side, bool packed, i64 batch) {
   if (!packed && side.rows >= kMaxSeqlen)
-    return raise(
-        errors::SeqlenTooLong{.length = fmt::format("seqlen_{}", side.letter), .got = side.rows, .max = kMaxSeqlen - 1});
+    return raise(errors::SeqlenTooLong{
+        .length = fmt::format("seqlen_{}", side.letter), .got = side.rows, .max = kMaxSeqlen - 1});
   side.row_begin.assign(static_cast<std::size_t>(batch), 0);
   side.slot.assign(static_cast<std::size_t>(batch), packed ? 0 : static_cast<i32>(side.rows));
   if (packed) ISO_RETURN_IF_ERROR(read_cu_seqlens(side));
@@ -79,14 +81,17 @@ Expected<void> read_side(Side& side, bool packed, i64 batch) {
     return raise(errors::MaxSeqlenNegative{.argument = side.max_name, .got = side.max_seqlen});
   for (std::size_t b = 0; b < side.slot.size(); ++b) {
     if (side.slot[b] >= kMaxSeqlen)
-      return raise(errors::SeqlenTooLong{
-          .length = fmt::format("seqlen_{} of sequence {}", side.letter, b), .got = side.slot[b], .max = kMaxSeqlen - 1});
+      return raise(errors::SeqlenTooLong{.length = fmt::format("seqlen_{} of sequence {}", side.letter, b),
+                                         .got = side.slot[b],
+                                         .max = kMaxSeqlen - 1});
     if (side.used[b] < 0 || side.used[b] > side.slot[b])
-      return raise(
-          errors::SequsedRange{.tensor = side.used_name, .batch_index = b, .got = side.used[b], .rows = side.slot[b]});
+      return raise(errors::SequsedRange{
+          .tensor = side.used_name, .batch_index = b, .got = side.used[b], .rows = side.slot[b]});
     if (limited && side.used[b] > side.max_seqlen)
-      return raise(errors::MaxSeqlenExceeded{
-          .argument = side.max_name, .max_seqlen = side.max_seqlen, .batch_index = b, .seqlen = side.used[b]});
+      return raise(errors::MaxSeqlenExceeded{.argument = side.max_name,
+                                             .max_seqlen = side.max_seqlen,
+                                             .batch_index = b,
+                                             .seqlen = side.used[b]});
   }
   return {};
 }
@@ -112,20 +117,10 @@ Expected<i64> packed_batch(const isoflash_problem& d) {
 }
 
 Expected<std::vector<Sequence>> read_sequences(const isoflash_problem& d, const Problem& p) {
-  Side q{"q", "q", "cu_seqlens_q", "seqused_q", "max_seqlen_q", d.cu_seqlens_q, d.seqused_q, d.max_seqlen_q, p.rows_q, {},
-         {},  {}};
-  Side kv{"kv",
-          "k",
-          "cu_seqlens_kv",
-          "seqused_kv",
-          "max_seqlen_kv",
-          d.cu_seqlens_kv,
-          d.seqused_kv,
-          d.max_seqlen_kv,
-          p.rows_kv,
-          {},
-          {},
-          {}};
+  Side q{"q", "q", "cu_seqlens_q", "seqused_q", "max_seqlen_q", d.cu_seqlens_q, d.seqused_q, d.max_seqlen_q, p.rows_q,
+         {}, {}, {}};
+  Side kv{"kv", "k", "cu_seqlens_kv", "seqused_kv", "max_seqlen_kv", d.cu_seqlens_kv, d.seqused_kv, d.max_seqlen_kv,
+          p.rows_kv, {}, {}, {}};
   ISO_RETURN_IF_ERROR(read_side(q, p.packed, p.batch));
   ISO_RETURN_IF_ERROR(read_side(kv, p.packed, p.batch));
 

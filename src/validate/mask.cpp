@@ -64,10 +64,10 @@ Expected<void> read_kind(const isoflash_mask& d, MaskSpec& m) {
   for (const auto& window : windows) {
     if (window.from == ISOFLASH_UNLIMITED) continue;
     if (m.history_kind != HistoryKind::window)
-      return raise(
-          errors::WindowWithoutKind{.argument = window.name,
-                                    .got = window.from,
-                                    .history_kind = m.history_kind == HistoryKind::causal ? "CAUSAL" : "BIDIRECTIONAL"});
+      return raise(errors::WindowWithoutKind{
+          .argument = window.name,
+          .got = window.from,
+          .history_kind = m.history_kind == HistoryKind::causal ? "CAUSAL" : "BIDIRECTIONAL"});
     if (window.from < 0) return raise(errors::NegativeWindow{.argument = window.name, .got = window.from});
     window.to = static_cast<i32>(min_of<i64>(window.from, kUnlimited));
   }

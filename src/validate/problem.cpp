@@ -27,8 +27,8 @@ Expected<void> read_scores(const isoflash_problem& d, Problem& p) {
   if (p.softcap_kind == SoftcapKind::none) {
     if (!(d.softcap == 0)) return raise(errors::SoftcapWithoutKind{.got = d.softcap});
   } else if (!(d.softcap > 0 && d.softcap <= kMaxScale)) {
-    return raise(
-        errors::SoftcapValue{.got = d.softcap, .softcap_kind = p.softcap_kind == SoftcapKind::tanh ? "TANH" : "SOFT_SIGN"});
+    return raise(errors::SoftcapValue{.got = d.softcap,
+                                      .softcap_kind = p.softcap_kind == SoftcapKind::tanh ? "TANH" : "SOFT_SIGN"});
   }
   if (!(d.dropout == 0)) return raise(errors::DropoutUnsupported{.got = d.dropout});
   if (d.reserved0 != 0) return raise(errors::ReservedField{.field = "problem.reserved0", .got = d.reserved0});
@@ -77,8 +77,8 @@ Expected<void> read_dimensions(const isoflash_problem& d, const ForwardTensors& 
 
 Expected<void> check_dimensions(const Problem& p) {
   if (p.dtype != DType::f32 && p.dtype != DType::bf16 && p.dtype != DType::f16)
-    return raise(
-        errors::DtypeUnsupported{.tensor = "q", .got = dtype_name(p.dtype), .accepted = "float32, bfloat16, float16"});
+    return raise(errors::DtypeUnsupported{
+        .tensor = "q", .got = dtype_name(p.dtype), .accepted = "float32, bfloat16, float16"});
   const struct {
     const char *dim, *tensor;
     i64 got;

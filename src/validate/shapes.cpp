@@ -108,11 +108,12 @@ Expected<void> check_problem_tensor(const Problem& p, TensorId id, const Tensor&
     if (t.shape[n] == want.shape[n]) continue;
     const Axis axis = axis_at(r, p.packed, n);
     const char* name = axis_name(axis, p.packed);
-    return raise(errors::ShapeMismatch{.tensor = r.name,
-                                       .axis = fmt::format("{} (axis {} of shape {})", name, n, shape_text(t)),
-                                       .got = t.shape[n],
-                                       .expected = want.shape[n],
-                                       .because = fmt::format("{} of {} is {}", name, defined_by(axis), want.shape[n])});
+    return raise(errors::ShapeMismatch{
+        .tensor = r.name,
+        .axis = fmt::format("{} (axis {} of shape {})", name, n, shape_text(t)),
+        .got = t.shape[n],
+        .expected = want.shape[n],
+        .because = fmt::format("{} of {} is {}", name, defined_by(axis), want.shape[n])});
   }
   if (t.dtype != want.dtype) {
     if (r.statistic) return raise(errors::LseDtype{.tensor = r.name, .got = dtype_name(t.dtype)});
@@ -137,7 +138,8 @@ Expected<void> check_call_tensor(const Problem& p, TensorId id, const Tensor& t)
   if (t.dtype != want.dtype)
     return raise(errors::PlanDtype{.tensor = r.name, .got = dtype_name(t.dtype), .planned = dtype_name(want.dtype)});
   if (!same_device(t.device, p.device))
-    return raise(errors::PlanDevice{.tensor = r.name, .got = device_text(t.device), .planned = device_text(p.device)});
+    return raise(errors::PlanDevice{
+        .tensor = r.name, .got = device_text(t.device), .planned = device_text(p.device)});
   return {};
 }
 

@@ -20,10 +20,8 @@ class ForcedLevel {
   }
   ~ForcedLevel() {
     if (!forced_) return;
-    if (before_.empty())
-      unsetenv(kLevelVariable);
-    else
-      setenv(kLevelVariable, before_.c_str(), 1);
+    if (before_.empty()) unsetenv(kLevelVariable);
+    else setenv(kLevelVariable, before_.c_str(), 1);
   }
   ForcedLevel(const ForcedLevel&) = delete;
   ForcedLevel& operator=(const ForcedLevel&) = delete;
@@ -65,7 +63,9 @@ struct Descriptor {
   isoflash_problem problem;
   std::vector<std::vector<i32>> arrays;
 
-  const std::vector<i32>& keep(const std::vector<i64>& values) { return arrays.emplace_back(values.begin(), values.end()); }
+  const std::vector<i32>& keep(const std::vector<i64>& values) {
+    return arrays.emplace_back(values.begin(), values.end());
+  }
   void lengths(const std::vector<i64>& values, isoflash_tensor& field) {
     if (!values.empty()) field = descriptor(keep(values));
   }
@@ -75,10 +75,8 @@ struct Descriptor {
     field = descriptor(keep(cu));
   }
   void per_sequence(const std::vector<i64>& values, isoflash_per_sequence& field) {
-    if (values.size() == 1)
-      field.value = values[0];
-    else
-      lengths(values, field.values);
+    if (values.size() == 1) field.value = values[0];
+    else lengths(values, field.values);
   }
 
   Descriptor(const Case& c, const BackwardTensors& at) {

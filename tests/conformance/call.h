@@ -13,7 +13,7 @@ namespace iso::conformance {
 // What is to be tested.
 struct Target {
   std::string backend = "cpu";
-  std::string level;  // CPU level to force; empty: the library's own choice
+  std::string level;    // CPU level to force; empty: the library's own choice
 };
 
 // Why a call did not happen.

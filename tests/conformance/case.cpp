@@ -12,17 +12,11 @@ struct ListField {
   const char* key;
   std::vector<i64> Case::*list;
 };
-constexpr ListField kLists[] = {{"q", &Case::seqlen_q},
-                                {"k", &Case::seqlen_kv},
-                                {"usedq", &Case::seqused_q},
-                                {"usedk", &Case::seqused_kv},
-                                {"context", &Case::num_context},
-                                {"history", &Case::history_len},
-                                {"hbegin", &Case::history_begin},
-                                {"hend", &Case::history_end},
-                                {"candidates", &Case::num_candidates},
-                                {"cbegin", &Case::candidate_begin},
-                                {"offset", &Case::query_offset}};
+constexpr ListField kLists[] = {
+    {"q", &Case::seqlen_q},           {"k", &Case::seqlen_kv},           {"usedq", &Case::seqused_q},
+    {"usedk", &Case::seqused_kv},     {"context", &Case::num_context},   {"history", &Case::history_len},
+    {"hbegin", &Case::history_begin}, {"hend", &Case::history_end},      {"candidates", &Case::num_candidates},
+    {"cbegin", &Case::candidate_begin}, {"offset", &Case::query_offset}};
 
 template <class Enum, std::size_t kCount>
 bool parse_name(std::string_view text, const char* const (&names)[kCount], Enum& value) {
@@ -84,12 +78,9 @@ bool parse_kind(std::string_view text, Case& c) {
 
 bool parse_cap(std::string_view text, Case& c) {
   const std::string_view kind = cut(text, ':');
-  if (kind == "tanh")
-    c.softcap_kind = SoftcapKind::tanh;
-  else if (kind == "softsign")
-    c.softcap_kind = SoftcapKind::soft_sign;
-  else
-    return false;
+  if (kind == "tanh") c.softcap_kind = SoftcapKind::tanh;
+  else if (kind == "softsign") c.softcap_kind = SoftcapKind::soft_sign;
+  else return false;
   return parse_real(text, c.softcap) && c.softcap > 0;
 }
 

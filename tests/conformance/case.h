@@ -39,8 +39,8 @@ enum class Strides {
   negative,    // inputs run backwards along rows and heads
   expanded,    // dout is one number with stride 0 everywhere; k and v are one head with stride 0
 };
-inline constexpr const char* kStridesNames[] = {"contiguous", "padded",   "unaligned", "transposed",
-                                                "fused",      "negative", "expanded"};
+inline constexpr const char* kStridesNames[] = {"contiguous", "padded", "unaligned", "transposed",
+                                                "fused", "negative", "expanded"};
 
 enum class Data {
   normal,        // standard normal everything
@@ -55,15 +55,15 @@ enum class Data {
   outlier,       // one channel of q and k 30 times larger
   infinite,      // one key has an infinite channel: scores of +inf and -inf
 };
-inline constexpr const char* kDataNames[] = {"normal", "minus128", "plus80", "near70",  "mean10",  "constant1000",
-                                             "equal",  "onehot",   "ones",   "outlier", "infinite"};
+inline constexpr const char* kDataNames[] = {"normal", "minus128", "plus80", "near70", "mean10", "constant1000",
+                                             "equal", "onehot", "ones", "outlier", "infinite"};
 
 struct Case {
   bool backward = true;
   DType dtype = DType::f32;
   bool packed = false;
   i64 batch = 1;
-  std::vector<i64> seqlen_q, seqlen_kv;    // dense: one number
+  std::vector<i64> seqlen_q, seqlen_kv;  // dense: one number
   std::vector<i64> seqused_q, seqused_kv;  // empty or one per sequence
   i64 num_heads_q = 1, num_heads_kv = 1, head_dim = 8, head_dim_v = 8;
   HistoryKind history_kind = HistoryKind::bidirectional;

@@ -9,10 +9,7 @@
 namespace iso::conformance {
 namespace {
 
-constexpr struct {
-  const char* name;
-  const char* text;
-} kLines[] = {
+constexpr struct { const char* name; const char* text; } kLines[] = {
 #define ISO_CASE(subset, name, text) {name, text},
 #include "conformance/cases.inc"
 #undef ISO_CASE
@@ -38,10 +35,7 @@ TEST(Case, PrintedCasesParseBack) {
 }
 
 TEST(Case, SaysWhatIsWrong) {
-  const struct {
-    const char* text;
-    const char* part;
-  } lines[] = {
+  const struct { const char* text; const char* part; } lines[] = {
       {"bwd f32 dense", "needs q="},
       {"bwd f32 dense q=3 k=3 h=4/3", "h="},
       {"bwd f32 dense q=3 k=3 colour=red", "'colour=red'"},

@@ -29,7 +29,8 @@ TEST_P(Conformance, Cpu) {
     const Outcome outcome = run_case(named.spec, mode, target, kSeed);
     EXPECT_EQ(outcome.unsupported, "") << named.name << ": the CPU backend serves every case";
     for (const std::string& failure : outcome.failures)
-      ADD_FAILURE() << named.name << ": " << failure << "\n  run again: " << rerun_line(named.spec, mode, target, kSeed);
+      ADD_FAILURE() << named.name << ": " << failure << "\n  run again: "
+                    << rerun_line(named.spec, mode, target, kSeed);
   }
 }
 

@@ -83,10 +83,8 @@ class Examination {
 bool Examination::run(CaseTensors& tensors, int num_threads) {
   const auto call = Call::prepare(case_, tensors, target_, num_threads);
   if (!call) {
-    if (call.error().unsupported)
-      outcome.unsupported = call.error().message;
-    else
-      fail(call.error().message);
+    if (call.error().unsupported) outcome.unsupported = call.error().message;
+    else fail(call.error().message);
     return false;
   }
   if (call->visible_pairs() != visible_pairs_)
@@ -111,7 +109,8 @@ void Examination::gradient_values() {
   if (!run(tensors, 1)) return;
   const auto truth = Reference<Float64>(problem_, sequences_, tensors.at).backward();
   const auto yardstick = Reference<MixedPrecision>(problem_, sequences_, tensors.at).backward();
-  const auto noise = Reference<Float64>(problem_, sequences_, tensors.at).unavoidable_error(rounding_floor(case_.dtype));
+  const auto noise =
+      Reference<Float64>(problem_, sequences_, tensors.at).unavoidable_error(rounding_floor(case_.dtype));
   fail(compare("dq", case_.dtype, truth.dq, yardstick.dq, values(tensors.at.dq), noise.dq));
   fail(compare("dk", case_.dtype, truth.dk, yardstick.dk, values(tensors.at.dk), noise.dk));
   fail(compare("dv", case_.dtype, truth.dv, yardstick.dv, values(tensors.at.dv), noise.dv));
@@ -145,8 +144,8 @@ void Examination::bounds() {
     if (unwritten(*bits, case_.dtype)) fail("an element of a gradient was not written");
   if (!case_.backward) return;
 
-  for (const Wanted wanted :
-       {Wanted{true, false, false}, Wanted{false, true, false}, Wanted{false, false, true}, Wanted{false, true, true}}) {
+  for (const Wanted wanted : {Wanted{true, false, false}, Wanted{false, true, false}, Wanted{false, false, true},
+                              Wanted{false, true, true}}) {
     CaseTensors part = make_tensors(case_, seed_);
     const auto call = Call::prepare(case_, part, target_, 2);
     if (!call) return fail(call.error().message);
@@ -169,10 +168,8 @@ void Examination::bounds() {
 
 void Examination::expect_same(const Bits& expected, const Bits& got, const std::string& when) {
   if (failed()) return;
-  const struct {
-    const char* name;
-    const std::vector<u32> Bits::*bits;
-  } outputs[] = {{"out", &Bits::out}, {"lse", &Bits::lse}, {"dq", &Bits::dq}, {"dk", &Bits::dk}, {"dv", &Bits::dv}};
+  const struct { const char* name; const std::vector<u32> Bits::*bits; } outputs[] = {
+      {"out", &Bits::out}, {"lse", &Bits::lse}, {"dq", &Bits::dq}, {"dk", &Bits::dk}, {"dv", &Bits::dv}};
   for (const auto& [name, bits] : outputs)
     if (expected.*bits != got.*bits) fail(fmt::format("{} differs {}", name, when));
 }
@@ -224,18 +221,20 @@ bool same_row(const std::vector<u32>& a, const std::vector<u32>& b, i64 row, i64
   return std::equal(a.begin() + row * dim, a.begin() + (row + 1) * dim, b.begin() + row * dim);
 }
 
-void Examination::expect_query_rows(const Bits& expected, const Bits& got, i64 sequence, i64 row, const std::string& when) {
+void Examination::expect_query_rows(const Bits& expected, const Bits& got, i64 sequence, i64 row,
+                                    const std::string& when) {
   if (failed() || row < 0 || row >= sequences_[sequence].seqlen_q) return;
   for_q_row(sequence, row, [&](i64 at, i64 lse_at) {
-    const char* wrong = !same_row(expected.out, got.out, at, problem_.head_dim_v)                 ? "out"
-                        : expected.lse[lse_at] != got.lse[lse_at]                                 ? "lse"
+    const char* wrong = !same_row(expected.out, got.out, at, problem_.head_dim_v) ? "out"
+                        : expected.lse[lse_at] != got.lse[lse_at]                 ? "lse"
                         : case_.backward && !same_row(expected.dq, got.dq, at, problem_.head_dim) ? "dq"
                                                                                                   : nullptr;
     if (wrong != nullptr) fail(fmt::format("{} of sequence {}, row {} changes {}", wrong, sequence, row, when));
   });
 }
 
-void Examination::expect_key_rows(const Bits& expected, const Bits& got, i64 sequence, i64 key, const std::string& when) {
+void Examination::expect_key_rows(const Bits& expected, const Bits& got, i64 sequence, i64 key,
+                                  const std::string& when) {
   if (failed() || !case_.backward) return;
   for_kv_row(sequence, key, [&](i64 at) {
     const char* wrong = !same_row(expected.dk, got.dk, at, problem_.head_dim)     ? "dk"

@@ -136,12 +136,9 @@ void fill(const Tensor& t, const Case& c, u64 seed, Name name) {
 }  // namespace
 
 void store(const Tensor& t, i64 offset, float x) {
-  if (t.dtype == DType::bf16)
-    static_cast<bf16*>(t.data)[offset] = to_bf16(x);
-  else if (t.dtype == DType::f16)
-    static_cast<f16*>(t.data)[offset] = to_f16(x);
-  else
-    static_cast<float*>(t.data)[offset] = x;
+  if (t.dtype == DType::bf16) static_cast<bf16*>(t.data)[offset] = to_bf16(x);
+  else if (t.dtype == DType::f16) static_cast<f16*>(t.data)[offset] = to_f16(x);
+  else static_cast<float*>(t.data)[offset] = x;
 }
 
 float element(const Tensor& t, i64 offset) { return reference::load(t, offset); }
@@ -211,10 +208,8 @@ CaseTensors make_tensors(const Case& c, u64 seed) {
   output(at.out, out);
   lse_like(at.lse, false);
   if (c.backward) {
-    if (c.strides == Strides::expanded)
-      own(at.dout, c.dtype, out, {0, 0, 0, 0, 0, 1}, true);
-    else
-      input(at.dout, out);
+    if (c.strides == Strides::expanded) own(at.dout, c.dtype, out, {0, 0, 0, 0, 0, 1}, true);
+    else input(at.dout, out);
     fill(at.dout, c, seed, Name::dout);
     if (c.dlse) {
       lse_like(at.dlse, true);

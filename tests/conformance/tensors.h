@@ -2,15 +2,16 @@
 // wherever they lie.
 #pragma once
 
+
 #include "conformance/case.h"
 #include "conformance/memory.h"
 
 namespace iso::conformance {
 
 struct CaseTensors {
-  std::vector<Memory> inputs;   // hold q, k, v, dout, dlse
-  std::vector<Memory> outputs;  // hold out, lse, dq, dk, dv
-  BackwardTensors at;           // dlse only if the case has it; dout, dq, ... only if it has a backward
+  std::vector<Memory> inputs;       // hold q, k, v, dout, dlse
+  std::vector<Memory> outputs;      // hold out, lse, dq, dk, dv
+  BackwardTensors at;               // dlse only if the case has it; dout, dq, ... only if it has a backward
 };
 
 CaseTensors make_tensors(const Case& c, u64 seed);

@@ -4,12 +4,15 @@
 //   P^T = exp(S^T - lse),  dS^T = P^T (dP^T - D) softcap'          D = rowsum(dO∘O) - dlse
 //   dQ^T += K^T dS^T,  dV += P^T dO,  dK += dS^T Q
 //
-// and for each row its own candidate group: large groups as key tiles, small ones key by key. dK and dV are summed in float32 in the worker's scratch.
+// and for each row its own keys: large candidate groups as key tiles, small ones and short intervals key by key. dK and dV are
+// summed in float32 in the worker's scratch.
 //
 // One pass: a work item is a sequence and KV head, all five products in it. Where there are too few of those for the
 // workers, or a sequence is too long for the scratch, two passes: items that own a chunk of keys sum dK and dV, items that
 // own a query tile sum dQ, at the price of two products done twice. Sums run in the same order either way, so the results
 // are the same bits.
+//
+// dbias and dsink have work items of their own, which compute dS, or D, again: few calls want them.
 #include "cpu/level/backward.h"
 
 #include "cpu/level/tile.h"
@@ -32,9 +35,10 @@ struct BackwardScratch {
   float *lse, *delta, *query_row, *key_row, *value_row, *out_row, *dout_row;
   float *dk, *dv;
   const Element *q_operand = nullptr, *dout_operand = nullptr;  // Engine::columns of Q and dO
-  RowMasks masks;
+  float* bias;                                                  // of the current key tile; for dbias, then its gradient
+  QueryMask mask;
 
-  BackwardScratch(const Problem& p, i64 max_seqlen_kv, Arena& arena)
+  BackwardScratch(const Problem& p, bool intervals, i64 max_seqlen_kv, Arena& arena)
       : q_rows(arena.take<Element>(kTileRows * padded(p.head_dim))),
         q_panels(arena.take<Element>(kTileRows * padded(p.head_dim))),
         q_columns(arena.take<Element>(kTileRows * padded(p.head_dim))),
@@ -62,35 +66,34 @@ struct BackwardScratch {
         dout_row(arena.take<float>(padded(p.head_dim_v))),
         dk(arena.take<float>(min_of(max_of(max_seqlen_kv, kChunkKeys), kOnePassKeys) * padded(p.head_dim))),
         dv(arena.take<float>(min_of(max_of(max_seqlen_kv, kChunkKeys), kOnePassKeys) * padded(p.head_dim_v))),
-        masks(arena) {}
+        bias(arena.take<float>(p.bias ? kTileN * kTileRows : 0)),
+        mask(intervals, max_seqlen_kv, arena) {}
 };
 
-// What a work item computes: gradients of `keys` (dk, dv) and / or of its query tiles (dq).
+// What a work item computes: gradients of `keys` (dk, dv) and / or of its query tiles (dq), or dbias alone.
 struct Share {
   const Params& params;
   const BackwardTensors& tensors;
   const Sequence& sequence;
   i64 head_kv;
   Interval keys;  // the walk is cut to these
-  bool dq, dk, dv;
+  bool dq, dk, dv, dbias;
 };
 
 // Reads Q, dO, lse and D of a tile. Rows that see nothing become zeros, so that a NaN in them reaches no product.
 template <class Engine, class T>
-void read_tile(const Share& share, const QueryTile& tile, Interval positions, BackwardScratch<Engine>& s) {
+void read_tile(const Share& share, const QueryTile& tile, BackwardScratch<Engine>& s) {
   const Problem& p = share.params.problem;
   const BackwardTensors& t = share.tensors;
   const Sequence& sequence = share.sequence;
   const i64 ld_q = padded(p.head_dim), ld_v = padded(p.head_dim_v), rows = tile.positions * tile.heads;
   read_query_rows<Engine, T>(t.q, sequence, tile, p.head_dim, s.q_rows);
   read_query_rows<Engine, T>(t.dout, sequence, tile, p.head_dim_v, s.dout_rows);
-  s.masks.fill(sequence.mask, tile, positions);
   for (i64 r = 0; r < kTileRows; ++r) s.lse[r] = kInfinity, s.delta[r] = 0.0f;
   for (i64 r = 0; r < rows; ++r) {
     const i64 row = sequence.q_row_begin + tile.first_row + r / tile.heads, head = tile.head + r % tile.heads;
     const float lse = *lse_pointer(t.lse, sequence.q_batch, head, row);
-    const i32 position = positions.begin + static_cast<i32>(r / tile.heads);
-    if (lse == -kInfinity || row_intervals(sequence.mask, position).count == 0) {
+    if (lse == -kInfinity || s.mask.blind(r)) {
       for (i64 k = 0; k < ld_q; ++k) s.q_rows[r * ld_q + k] = {};
       for (i64 k = 0; k < ld_v; ++k) s.dout_rows[r * ld_v + k] = {};
       continue;
@@ -111,11 +114,13 @@ void read_tile(const Share& share, const QueryTile& tile, Interval positions, Ba
 
 // Scores and dP of one panel become P and dS. V vectors of lanes starting at tile row `row`, `columns` of them in use.
 template <class Engine, int V>
-void score_gradients(const ScoreMap& map, const KvTile& tile, i64 row, i64 columns, BackwardScratch<Engine>& s) {
+void score_gradients(const Share& share, const ScoreMap& map, const KvTile& tile, i64 row, i64 columns,
+                     BackwardScratch<Engine>& s) {
   constexpr i64 kPanel = Engine::kPanel;
   // Engines that multiply whole blocks take in the lanes not in use, where an infinite key times 0 would make P a NaN.
   const bool partial = tile.tile_class == TileClass::partial || (Engine::kBlocks && columns < kPanel);
   const i32 count = tile.keys.size();
+  const bool bias = share.params.problem.bias;
   auto* const dscore_panel = Engine::probabilities(s.dprobabilities, s.dscore_panel);
   for (int v = 0; v < V; ++v) {
     const i64 lane = row + v * kLanes;
@@ -123,14 +128,18 @@ void score_gradients(const ScoreMap& map, const KvTile& tile, i64 row, i64 colum
     const auto dscore = [&](i32 j) {
       if (j >= count) return hn::Zero(kFloat);
       Vec derivative;
-      Vec p = map.probability(hn::LoadU(kFloat, s.scores + j * kPanel + v * kLanes), lse, derivative);
+      float* const bias_at = s.bias + j * kTileRows + lane;
+      const Vec norm = bias ? hn::Sub(lse, hn::LoadU(kFloat, bias_at)) : lse;
+      Vec p = map.probability(hn::LoadU(kFloat, s.scores + j * kPanel + v * kLanes), norm, derivative);
       Vec ds = hn::Mul(p, hn::Sub(hn::LoadU(kFloat, s.dprobabilities + j * kPanel + v * kLanes), delta));
-      if (map.kind != SoftcapKind::none) ds = hn::Mul(ds, derivative);
+      // The bias joins after the soft cap.
+      if (map.kind != SoftcapKind::none && !share.dbias) ds = hn::Mul(ds, derivative);
       if (partial) {
-        const auto sees = s.masks.sees(lane, tile.keys.begin + j);
+        const auto sees = s.mask.sees(lane, tile.keys.begin + j);
         p = hn::IfThenElseZero(sees, p);
         ds = hn::IfThenElseZero(sees, ds);
       }
+      if (share.dbias) hn::StoreU(ds, kFloat, bias_at);
       Engine::store_row(s.probability_rows, j, lane, p);
       Engine::store_row(s.dscore_rows, j, lane, ds);
       return ds;
@@ -150,14 +159,18 @@ struct BackwardTile {
   static constexpr i64 kPanel = Engine::kPanel;
   const Share& share;
   const Problem& p;
+  QueryTile query;
   i64 rows;
   ScoreMap map;
   BackwardScratch<Engine>& s;
-  typename Engine::Rows keys, values, keys_transposed;
+  KeySource<T> key_source{share.tensors.k, share.tensors.k, share.sequence, share.head_kv, p.head_dim};
+  KeySource<T> value_source{share.tensors.v, share.tensors.v, share.sequence, share.head_kv, p.head_dim_v};
+  typename Engine::Rows keys{}, values{}, keys_transposed{};
 
   void load(Interval tile) {
-    keys = key_rows<Engine, T>(share.tensors.k, share.sequence, tile, share.head_kv, p.head_dim, s.key_copy);
-    values = key_rows<Engine, T>(share.tensors.v, share.sequence, tile, share.head_kv, p.head_dim_v, s.value_copy);
+    keys = key_rows<Engine, T>(key_source, tile, s.key_copy);
+    values = key_rows<Engine, T>(value_source, tile, s.value_copy);
+    if (p.bias) read_bias(share.tensors.bias, share.sequence, query, tile, 1.0f, s.bias);
     if (share.dq) keys_transposed = Engine::keys_transposed(keys, tile.size(), p.head_dim, s.keys_transposed);
   }
 
@@ -167,9 +180,9 @@ struct BackwardTile {
     Engine::multiply_rows(keys, count, p.head_dim, s.q_panels + row * padded(p.head_dim), s.scores, columns);
     Engine::multiply_rows(values, count, p.head_dim_v, s.dout_panels + row * padded(p.head_dim_v), s.dprobabilities,
                           columns);
-    if (vectors == 3) score_gradients<Engine, 3>(map, tile, row, columns, s);
-    if (vectors == 2) score_gradients<Engine, 2>(map, tile, row, columns, s);
-    if (vectors == 1) score_gradients<Engine, 1>(map, tile, row, columns, s);
+    if (vectors == 3) score_gradients<Engine, 3>(share, map, tile, row, columns, s);
+    if (vectors == 2) score_gradients<Engine, 2>(share, map, tile, row, columns, s);
+    if (vectors == 1) score_gradients<Engine, 1>(share, map, tile, row, columns, s);
   }
 
   template <Old old>
@@ -199,6 +212,17 @@ struct BackwardTile {
       if (share.dq && !first) multiply_keys<Old::add>(tile, columns, dq);
     }
     add_keys(tile, 0, rows, s.q_operand, s.dout_operand);
+    if (share.dbias) add_bias(tile, 0, rows);
+  }
+
+  // Adds the tile's bias gradients of tile rows [first_row, end_row).
+  void add_bias(const KvTile& tile, i64 first_row, i64 end_row) {
+    const Tensor& t = share.tensors.dbias;
+    const i64 stride = last_stride(t);
+    for (i64 r = first_row; r < end_row; ++r) {
+      float* const to = bias_row(t, share.sequence, query.first_row + r / query.heads, query.head + r % query.heads);
+      for (i32 j = tile.keys.begin; j < tile.keys.end; ++j) to[j * stride] += s.bias[(j - tile.keys.begin) * kTileRows + r];
+    }
   }
 
   // Only the group's rows enter the products, and only its lanes change: see ForwardTile::group.
@@ -221,6 +245,7 @@ struct BackwardTile {
         add_lanes<Engine>(s.group_dq, nullptr, row, group.first_row, group.end_row, p.head_dim, s.dq_panels + row * ld_q);
       }
       add_keys(tile, first_row, group.end_row - first_row, q, dout);
+      if (share.dbias) add_bias(tile, group.first_row, group.end_row);
     }
   }
 
@@ -237,26 +262,33 @@ struct BackwardTile {
   }
 };
 
-// The candidate group of tile row r (row `row` of q, query head `head`): its part of dq_row, and of dk and dv.
+// Keys that tile row r (row `row` of the sequence, query head `head`) takes one by one: their part of dq_row, of dk and dv,
+// and of dbias.
 template <class Engine, class T>
-void add_group(const Share& share, const ScoreMap& map, Interval group, i64 r, i64 row, i64 head, KeyRow<T>& keys,
-               KeyRow<T>& values, float* dq_row, BackwardScratch<Engine>& s) {
+void add_own_keys(const Share& share, const ScoreMap& map, Interval own, i64 r, i64 row, i64 head, KeyRow<T>& keys,
+                  KeyRow<T>& values, float* dq_row, BackwardScratch<Engine>& s) {
   const Problem& p = share.params.problem;
   const BackwardTensors& t = share.tensors;
-  const i64 ld_q = padded(p.head_dim), ld_v = padded(p.head_dim_v), batch = share.sequence.q_batch;
-  const float* q = float_row(row_pointer<const T>(t.q, batch, row, head), last_stride(t.q), p.head_dim, s.query_row);
+  const Sequence& sequence = share.sequence;
+  const i64 ld_q = padded(p.head_dim), ld_v = padded(p.head_dim_v), at = sequence.q_row_begin + row;
+  const float* q =
+      float_row(row_pointer<const T>(t.q, sequence.q_batch, at, head), last_stride(t.q), p.head_dim, s.query_row);
   const float* dout =
-      float_row(row_pointer<const T>(t.dout, batch, row, head), last_stride(t.dout), p.head_dim_v, s.dout_row);
-  group = intersect(group, share.keys);
-  for (i32 j = group.begin; j < group.end; ++j) {
+      float_row(row_pointer<const T>(t.dout, sequence.q_batch, at, head), last_stride(t.dout), p.head_dim_v, s.dout_row);
+  own = intersect(own, share.keys);
+  for (i32 j = own.begin; j < own.end; ++j) {
     const float* k = keys.at(j);
     Vec derivative;
     const Vec score = hn::Set(kFloat, dot(q, k, p.head_dim));
-    const float probability = hn::GetLane(map.probability(score, hn::Set(kFloat, s.lse[r]), derivative));
-    const float ds = probability * (dot(dout, values.at(j), p.head_dim_v) - s.delta[r]) * hn::GetLane(derivative);
+    float norm = s.lse[r];
+    if (p.bias) norm -= bias_row(t.bias, sequence, row, head)[j * last_stride(t.bias)];
+    const float probability = hn::GetLane(map.probability(score, hn::Set(kFloat, norm), derivative));
+    const float before_cap = probability * (dot(dout, values.at(j), p.head_dim_v) - s.delta[r]);
+    const float ds = before_cap * hn::GetLane(derivative);
     if (share.dq) blend(dq_row, 1.0f, k, ds, p.head_dim);
     if (share.dk) blend(s.dk + (j - share.keys.begin) * ld_q, 1.0f, q, ds, p.head_dim);
     if (share.dv) blend(s.dv + (j - share.keys.begin) * ld_v, 1.0f, dout, probability, p.head_dim_v);
+    if (share.dbias) bias_row(t.dbias, sequence, row, head)[j * last_stride(t.dbias)] += before_cap;
   }
 }
 
@@ -266,46 +298,40 @@ void query_tile_gradients(const Share& share, i64 index, BackwardScratch<Engine>
   const Problem& p = share.params.problem;
   const Sequence& sequence = share.sequence;
   const QueryTile tile = query_tile(p, sequence, share.head_kv, index);
-  const Interval positions = positions_of(sequence, tile);
   const i64 rows = tile.positions * tile.heads, ld_q = padded(p.head_dim);
-  const bool candidates = !intersect(candidate_keys(sequence.mask, positions), share.keys).empty();
-  const bool group_tiles = candidates && sequence.mask.candidate_group_size >= kGroupTile;
-  BackwardTile<Engine, T> work{share, p, rows, ScoreMap(p), s, {}, {}, {}};
+  BackwardTile<Engine, T> work{share, p, tile, rows, ScoreMap(p), s};
 
+  s.mask.start(sequence, tile, share.keys);
   bool read = false, first = true;
   const auto read_once = [&] {
-    if (!read) read_tile<Engine, T>(share, tile, positions, s);
+    if (!read) read_tile<Engine, T>(share, tile, s);
     read = true;
   };
-  KvWalk walk(sequence.mask, positions, kTileN);
-  for (KvTile keys; walk.next(keys);) {
-    if (keys.keys.begin < share.keys.begin || keys.keys.begin >= share.keys.end) continue;
+  for (KvTile keys; s.mask.next(keys); first = false) {
     read_once();
     work.shared(keys, first);
-    first = false;
   }
-  if (!candidates && !share.dq) return;
+  if (!s.mask.has_group_tiles() && s.mask.own_count() == 0 && !share.dq) return;
   read_once();
   if (first && share.dq)
     for (i64 k = 0; k < kTileRows * ld_q; ++k) s.dq_panels[k] = 0.0f;
-  if (group_tiles) {
-    s.masks.fill_groups(sequence.mask, tile, positions);
-    for_each_group(sequence.mask, tile, positions, [&](const GroupRows& group) { work.group(group); });
+  if (s.mask.has_group_tiles()) {
+    s.mask.turn_to_groups();
+    for_each_group(sequence.mask, tile, positions_of(sequence, tile), [&](const GroupRows& group) { work.group(group); });
   }
-  KeyRow<T> key_row(share.tensors.k, sequence, share.head_kv, p.head_dim, s.key_row);
-  KeyRow<T> value_row(share.tensors.v, sequence, share.head_kv, p.head_dim_v, s.value_row);
+  KeyRow<T> key_row(work.key_source, s.key_row), value_row(work.value_source, s.value_row);
   for (i64 r = 0; r < rows; ++r) {
-    const i64 row = sequence.q_row_begin + tile.first_row + r / tile.heads, head = tile.head + r % tile.heads;
+    const i64 row = tile.first_row + r / tile.heads, head = tile.head + r % tile.heads;
     if (share.dq && r % kPanel == 0)
       transpose(s.dq_panels + r * ld_q, kPanel, p.head_dim, min_of<i64>(kPanel, rows - r), s.dq_rows, ld_q);
     float* dq_row = s.dq_rows + r % kPanel * ld_q;
-    const i32 at = positions.begin + static_cast<i32>(r / tile.heads);
-    if (!group_tiles && role_at(sequence.mask, at) == Role::candidate && s.lse[r] != kInfinity)
-      add_group<Engine, T>(share, work.map, {group_begin(sequence.mask, at), group_end(sequence.mask, at)}, r, row, head,
-                           key_row, value_row, dq_row, s);
+    for (int n = 0; s.lse[r] != kInfinity && n < s.mask.own_count(); ++n)
+      if (!s.mask.own(r, n).empty())
+        add_own_keys<Engine, T>(share, work.map, s.mask.own(r, n), r, row, head, key_row, value_row, dq_row, s);
     if (share.dq)
       write_row(dq_row, p.head_dim, static_cast<float>(p.scale),
-                row_pointer<T>(share.tensors.dq, sequence.q_batch, row, head), last_stride(share.tensors.dq));
+                row_pointer<T>(share.tensors.dq, sequence.q_batch, sequence.q_row_begin + row, head),
+                last_stride(share.tensors.dq));
   }
 }
 
@@ -348,13 +374,108 @@ void clear_tail(const BackwardTensors& t, const Sequence& s) {
   clear_rows<T>(t.dv, s.kv_batch, s.kv_row_begin + s.seqlen_kv, s.kv_row_begin + s.slot_kv);
 }
 
+// What the work items of dbias are: its entries [keys] of one batch entry (or sequence) and KV head, or of all of them where
+// the tensor's axis is shared.
+struct BiasUnits {
+  bool rows_shared, heads_shared;  // axes of extent 1
+  i64 batch, heads, chunks;        // extents of the items' index
+
+  BiasUnits(const Params& params, const Tensor& dbias) {
+    const Problem& p = params.problem;
+    const int row_axis = dbias.rank - 2, head_axis = dbias.rank - 3;
+    // Packed sequences own rows of their own, unless all rows are one.
+    rows_shared = p.packed ? dbias.shape[row_axis] == 1 : dbias.shape[0] == 1;
+    heads_shared = dbias.shape[head_axis] == 1;
+    batch = rows_shared ? 1 : p.batch;
+    heads = heads_shared ? 1 : p.num_heads_kv;
+    chunks = ceil_div(dbias.shape[dbias.rank - 1], kChunkKeys);
+  }
+  i64 count() const { return batch * heads * chunks; }
+};
+
+// Zeros in columns `keys` of a unit's rows of dbias, those of query heads [first_head, end_head).
+inline void zero_bias(const Params& params, const Tensor& dbias, const BiasUnits& units, i64 batch, Interval keys,
+                      i64 first_head, i64 end_head) {
+  const bool packed = params.problem.packed;
+  const i64 batches = packed ? 1 : dbias.shape[0], rows = dbias.shape[dbias.rank - 2], stride = last_stride(dbias);
+  const Sequence* const own = units.rows_shared ? nullptr : &params.sequences[batch];
+  const i64 first_batch = packed || own == nullptr ? 0 : batch, end_batch = packed || own == nullptr ? batches : batch + 1;
+  const i64 first_row = packed && own != nullptr ? own->q_row_begin : 0;
+  const i64 end_row = packed && own != nullptr ? first_row + own->slot_q : rows;
+  if (units.heads_shared) first_head = 0, end_head = 1;
+  for (i64 b = first_batch; b < end_batch; ++b)
+    for (i64 h = first_head; h < end_head; ++h)
+      for (i64 i = first_row; i < end_row; ++i) {
+        float* const row = static_cast<float*>(dbias.data) + bias_offset(dbias, b, i, h);
+        for (i32 j = keys.begin; j < keys.end; ++j) row[j * stride] = 0.0f;
+      }
+}
+
+template <class Engine, class T>
+void bias_gradients(const Params& params, const BackwardTensors& t, const BiasUnits& units, i64 item,
+                    BackwardScratch<Engine>& s) {
+  const Problem& p = params.problem;
+  const Tensor& dbias = t.dbias;
+  const i64 chunk = item % units.chunks, head = item / units.chunks % units.heads,
+            batch = item / units.chunks / units.heads;
+  const i64 begin = chunk * kChunkKeys, end = min_of(begin + kChunkKeys, dbias.shape[dbias.rank - 1]);
+  const i64 first_b = units.rows_shared ? 0 : batch, end_b = units.rows_shared ? p.batch : batch + 1;
+  const i64 first_h = units.heads_shared ? 0 : head, end_h = units.heads_shared ? p.num_heads_kv : head + 1;
+  const i64 group = group_size(p);
+  zero_bias(params, dbias, units, batch, {static_cast<i32>(begin), static_cast<i32>(end)}, first_h * group, end_h * group);
+  for (i64 b = first_b; b < end_b; ++b) {
+    const Sequence& sequence = params.sequences[b];
+    const Interval keys = intersect({static_cast<i32>(begin), static_cast<i32>(end)}, {0, sequence.seqlen_kv});
+    if (keys.empty()) continue;
+    for (i64 h = first_h; h < end_h; ++h)
+      for (i64 index = 0; index < num_query_tiles(p, sequence); ++index)
+        query_tile_gradients<Engine, T>({params, t, sequence, h, keys, false, false, false, true}, index, s);
+  }
+}
+
+// dsink[head] = -sum of exp(sink - lse) D over all rows.
+template <class Engine, class T>
+void sink_gradient(const Params& params, const BackwardTensors& t, i64 head, BackwardScratch<Engine>& s) {
+  const Problem& p = params.problem;
+  const double sink = static_cast<const float*>(t.sink.data)[head * t.sink.strides[0]];
+  double sum = 0.0;
+  for (i64 b = 0; b < p.batch; ++b) {
+    const Sequence& sequence = params.sequences[b];
+    for (i64 first = 0; first < sequence.seqlen_q; first += kTileRows) {
+      const QueryTile tile{first, min_of<i64>(kTileRows, sequence.seqlen_q - first), head, 1};
+      s.mask.start(sequence, tile, {0, 0});
+      for (i64 r = 0; r < tile.positions; ++r) {
+        const i64 row = sequence.q_row_begin + first + r;
+        const double lse = *lse_pointer(t.lse, sequence.q_batch, head, row);
+        if (lse == -kInfinity) continue;
+        double delta = 0.0;
+        // The out of a row that sees nothing is 0, whatever its dout.
+        if (!s.mask.blind(r)) {
+          const float* out = float_row(row_pointer<const T>(t.out, sequence.q_batch, row, head), last_stride(t.out),
+                                       p.head_dim_v, s.out_row);
+          const float* dout = float_row(row_pointer<const T>(t.dout, sequence.q_batch, row, head), last_stride(t.dout),
+                                        p.head_dim_v, s.dout_row);
+          delta = dot(out, dout, p.head_dim_v);
+        }
+        if (given(t.dlse)) delta -= *lse_pointer(t.dlse, sequence.q_batch, head, row);
+        sum -= exp(sink - lse) * delta;
+      }
+    }
+  }
+  static_cast<float*>(t.dsink.data)[head * t.dsink.strides[0]] = static_cast<float>(sum);
+}
+
+// The work items of a call, kind after kind.
 struct Call {
   const Params& params;
   const BackwardTensors& tensors;
   bool one_pass;
   i64 chunks;       // of keys per KV head in two passes
-  i64 key_items;    // work items that own keys
-  i64 query_items;  // work items that own a query tile (two passes)
+  i64 key_items;    // own keys
+  i64 query_items;  // own a query tile (two passes)
+  i64 bias_items;   // own a part of dbias
+  i64 sink_items;   // own a query head of dsink
+  i64 count() const { return key_items + query_items + bias_items + sink_items + params.problem.batch; }
 };
 
 template <class T>
@@ -363,42 +484,48 @@ void backward_task(void* context, i64 item, int worker) {
   const Params& params = call.params;
   const BackwardTensors& t = call.tensors;
   const bool dk = given(t.dk), dv = given(t.dv), dq = given(t.dq);
-  if (item >= call.key_items + call.query_items) {
-    clear_tail<T>(t, params.sequences[item - call.key_items - call.query_items]);
-    return;
-  }
   using Engine = typename EngineFor<T>::type;
   [[maybe_unused]] const typename Engine::Session session;
   Arena arena(params.scratch + worker * params.scratch_stride);
-  BackwardScratch<Engine> scratch(params.problem, params.max_seqlen_kv, arena);
-  if (item >= call.key_items) {
-    const TilePlace place = place_of(params, item - call.key_items);
-    const Sequence& sequence = params.sequences[place.sequence];
-    const Share share{params, t, sequence, place.head_kv, {0, sequence.seqlen_kv}, dq, false, false};
-    query_tile_gradients<Engine, T>(share, place.index, scratch);
+  BackwardScratch<Engine> scratch(params.problem, params.intervals, params.max_seqlen_kv, arena);
+  if (item < call.key_items) {
+    const i64 heads = params.problem.num_heads_kv, chunk = item % call.chunks, unit = item / call.chunks;
+    const Sequence& sequence = params.sequences[unit / heads];
+    Interval keys{0, sequence.seqlen_kv};
+    if (!call.one_pass)
+      keys = intersect(keys, {static_cast<i32>(chunk * kChunkKeys), static_cast<i32>((chunk + 1) * kChunkKeys)});
+    if (keys.empty() && !call.one_pass) return;
+    key_gradients<Engine, T>({params, t, sequence, unit % heads, keys, dq && call.one_pass, dk, dv, false}, scratch);
     return;
   }
-  const i64 heads = params.problem.num_heads_kv, chunk = item % call.chunks, unit = item / call.chunks;
-  const Sequence& sequence = params.sequences[unit / heads];
-  Interval keys{0, sequence.seqlen_kv};
-  if (!call.one_pass)
-    keys = intersect(keys, {static_cast<i32>(chunk * kChunkKeys), static_cast<i32>((chunk + 1) * kChunkKeys)});
-  if (keys.empty() && !call.one_pass) return;
-  key_gradients<Engine, T>({params, t, sequence, unit % heads, keys, dq && call.one_pass, dk, dv}, scratch);
+  item -= call.key_items;
+  if (item < call.query_items) {
+    const TilePlace place = place_of(params, item);
+    const Sequence& sequence = params.sequences[place.sequence];
+    query_tile_gradients<Engine, T>({params, t, sequence, place.head_kv, {0, sequence.seqlen_kv}, dq, false, false, false},
+                                    place.index, scratch);
+    return;
+  }
+  item -= call.query_items;
+  if (item < call.bias_items) return bias_gradients<Engine, T>(params, t, BiasUnits(params, t.dbias), item, scratch);
+  item -= call.bias_items;
+  if (item < call.sink_items) return sink_gradient<Engine, T>(params, t, item, scratch);
+  clear_tail<T>(t, params.sequences[item - call.sink_items]);
 }
 
 }  // namespace
 
-i64 backward_scratch(const Problem& problem, i64 max_seqlen_kv) {
+i64 backward_scratch(const Problem& problem, bool intervals, i64 max_seqlen_kv) {
   Arena arena(nullptr);
-  with_type(problem.dtype, [&]<class T>() { BackwardScratch<typename EngineFor<T>::type>(problem, max_seqlen_kv, arena); });
+  with_type(problem.dtype,
+            [&]<class T>() { BackwardScratch<typename EngineFor<T>::type>(problem, intervals, max_seqlen_kv, arena); });
   return arena.used();
 }
 
 void backward(const Params& params, const BackwardTensors& tensors) {
   const i64 units = params.problem.batch * params.problem.num_heads_kv;
   const bool keys_wanted = given(tensors.dk) || given(tensors.dv);
-  Call call{params, tensors, true, 1, units, 0};
+  Call call{params, tensors, true, 1, units, 0, 0, 0};
   call.one_pass = keys_wanted && params.max_seqlen_kv <= kOnePassKeys &&
                   (units >= 2 * params.parallel.num_workers || params.parallel.num_workers == 1);
   if (!call.one_pass) {
@@ -406,10 +533,10 @@ void backward(const Params& params, const BackwardTensors& tensors) {
     call.key_items = keys_wanted ? units * call.chunks : 0;
     call.query_items = given(tensors.dq) ? params.tile_begin[params.problem.batch] : 0;
   }
-  with_type(params.problem.dtype, [&]<class T>() {
-    params.parallel.run(params.parallel.pool, call.key_items + call.query_items + params.problem.batch, backward_task<T>,
-                        &call);
-  });
+  if (given(tensors.dbias)) call.bias_items = BiasUnits(params, tensors.dbias).count();
+  if (given(tensors.dsink)) call.sink_items = params.problem.num_heads_q;
+  with_type(params.problem.dtype,
+            [&]<class T>() { params.parallel.run(params.parallel.pool, call.count(), backward_task<T>, &call); });
 }
 
 }  // namespace ISO_TARGET

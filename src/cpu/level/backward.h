@@ -6,7 +6,7 @@
 namespace iso::cpu {
 inline namespace ISO_TARGET {
 
-i64 backward_scratch(const Problem& problem, i64 max_seqlen_kv);
+i64 backward_scratch(const Problem& problem, bool intervals, i64 max_seqlen_kv);
 void backward(const Params& params, const BackwardTensors& tensors);
 
 }  // namespace ISO_TARGET

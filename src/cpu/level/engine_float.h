@@ -4,7 +4,7 @@
 // Operands, with R rows of a query tile and N keys:
 //   panels            B with depth = dim:   column r is query row r; kPanel columns a panel
 //   columns           B with depth = R:     query rows as they lie
-//   key rows          A with depth = dim:   K or V rows as they lie
+//   key rows          A with depth = dim:   K or V rows
 //   keys transposed   A with depth = N
 //   probabilities     B with depth = N (a panel of P or dS), and A with depth = R (their rows, kTileRows long)
 #pragma once
@@ -42,14 +42,8 @@ struct FloatEngine {
 
   static const float* columns(const float* rows, i64, i64, float*) { return rows; }
 
-  // K or V rows where they lie if they can be multiplied there, else in `copy` (leading dimension ld).
-  static Rows key_rows(const T* first, i64 row_stride, i64 stride, i64 count, i64 dim, float* copy, i64 ld) {
-    if constexpr (__is_same(T, float)) {
-      if (stride == 1) return {first, row_stride};
-    }
-    for (i64 j = 0; j < count; ++j) iso::cpu::read_row(first + j * row_stride, stride, dim, copy + j * ld);
-    return {copy, ld};
-  }
+  // After `count` keys were read into `copy`.
+  static void finish_keys(float*, i64, i64, i64) {}
 
   static Rows keys_transposed(Rows rows, i64, i64, float*) { return rows; }
 

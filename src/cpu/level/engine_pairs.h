@@ -59,14 +59,11 @@ struct PairEngine {
     return out;
   }
 
-  // Always a copy: whole blocks, zeros around the keys.
-  static Rows key_rows(const bf16* first, i64 row_stride, i64 stride, i64 count, i64 dim, bf16* copy, i64 ld) {
-    for (i64 j = 0; j < count; ++j) {
-      read_row(first + j * row_stride, stride, dim, copy + j * ld);
+  // Whole blocks: zeros around the keys.
+  static void finish_keys(bf16* copy, i64 count, i64 dim, i64 ld) {
+    for (i64 j = 0; j < count; ++j)
       for (i64 k = dim; k < ld; ++k) copy[j * ld + k] = {0};
-    }
     for (i64 k = count * ld; k < align_up(count, kBlock) * ld; ++k) copy[k] = {0};
-    return {copy, ld};
   }
 
   // Element [m][k] is rows[k][m], in `out`: keys are paired, then words transposed.

@@ -6,7 +6,7 @@ namespace iso::cpu {
 inline namespace ISO_TARGET {
 
 extern const Kernels kKernels;
-constinit const Kernels kKernels = {forward_scratch, backward_scratch, forward, backward};
+constinit const Kernels kKernels = {forward_scratch, backward_scratch, partial_size, forward, backward};
 
 }  // namespace ISO_TARGET
 }  // namespace iso::cpu

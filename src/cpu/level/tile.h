@@ -1,7 +1,8 @@
-// Pieces that forward and backward share: scratch memory, the rows of a query tile, key tiles, masks.
+// Pieces that forward and backward share: the rows of a query tile, keys wherever they lie, bias, candidate groups.
 #pragma once
 
 #include ISO_CPU_ENGINE
+#include "cpu/level/query_mask.h"
 #include "cpu/level/vector_math.h"
 #include "cpu/params.h"
 
@@ -10,78 +11,6 @@ inline namespace ISO_TARGET {
 
 // Leading dimension of a row of n elements: whole vectors, strips and blocks of every engine.
 inline i64 padded(i64 n) { return align_up<i64>(n, 32); }
-
-// Hands out pieces of a worker's scratch. With a null base it only counts, so one function gives size and layout.
-class Arena {
- public:
-  explicit Arena(char* base) : base_(base) {}
-  template <class T>
-  T* take(i64 count) {
-    T* at = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
-    used_ += align_up<i64>(count * static_cast<i64>(sizeof(T)), 64);
-    return at;
-  }
-  i64 used() const { return used_; }
-
- private:
-  char* base_;
-  i64 used_ = 0;
-};
-
-// Candidate groups of at least this many keys are multiplied as tiles, smaller ones key by key.
-inline constexpr i32 kGroupTile = 32;
-
-// What each row (lane) of a query tile sees: in the context and the history, or (fill_groups) of its candidate group.
-struct RowMasks {
-  i32* context_end;    // keys [0, context_end)
-  i32* history_begin;  // and [history_begin, history_begin + history_size)
-  i32* history_size;
-
-  explicit RowMasks(Arena& arena)
-      : context_end(arena.take<i32>(kTileRows)),
-        history_begin(arena.take<i32>(kTileRows)),
-        history_size(arena.take<i32>(kTileRows)) {}
-
-  void fill(const MaskSpec& mask, const QueryTile& tile, Interval positions) {
-    i64 r = 0;
-    for (i32 p = positions.begin; p < positions.end; ++p) {
-      const Role role = role_at(mask, p);
-      Interval history = role == Role::history ? history_seen(mask, p) : Interval{mask.history_begin, mask.history_end};
-      if (role == Role::padding || history.empty()) history = {};
-      for (i64 h = 0; h < tile.heads; ++h, ++r) {
-        context_end[r] = role == Role::padding ? 0 : mask.context_end;
-        history_begin[r] = history.begin;
-        history_size[r] = history.size();
-      }
-    }
-    for (; r < kTileRows; ++r) context_end[r] = history_begin[r] = history_size[r] = 0;
-  }
-
-  // Own groups instead, as the history part.
-  void fill_groups(const MaskSpec& mask, const QueryTile& tile, Interval positions) {
-    i64 r = 0;
-    for (i32 p = positions.begin; p < positions.end; ++p) {
-      const bool candidate = role_at(mask, p) == Role::candidate;
-      const Interval group = candidate ? Interval{group_begin(mask, p), group_end(mask, p)} : Interval{};
-      for (i64 h = 0; h < tile.heads; ++h, ++r) {
-        context_end[r] = 0;
-        history_begin[r] = group.begin;
-        history_size[r] = group.size();
-      }
-    }
-    for (; r < kTileRows; ++r) context_end[r] = history_begin[r] = history_size[r] = 0;
-  }
-
-  // Lanes [row, row + kLanes) that see key j.
-  HWY_INLINE auto sees(i64 row, i32 j) const {
-    const UintTag du;
-    const auto key = hn::Set(kInt, j);
-    const auto context = hn::Lt(key, hn::LoadU(kInt, context_end + row));
-    const auto offset = hn::BitCast(du, hn::Sub(key, hn::LoadU(kInt, history_begin + row)));
-    const auto history = hn::Lt(offset, hn::BitCast(du, hn::LoadU(kInt, history_size + row)));
-    return hn::RebindMask(kFloat, hn::Or(context, hn::RebindMask(kInt, history)));
-  }
-};
 
 // Reads the rows of a query tile of `t` into dst (row r at dst + r * padded(dim)), with zero columns up to the padding and
 // zero rows up to a whole panel.
@@ -99,12 +28,35 @@ inline void read_query_rows(const Tensor& t, const Sequence& s, const QueryTile&
   for (i64 k = r * ld; k < align_up(r, Engine::kPanel) * ld; ++k) dst[k] = {};
 }
 
-// K or V rows of a key tile as an operand.
+// K or V of a sequence and KV head, in one tensor or two, in rows or pages.
+template <class T>
+struct KeySource {
+  const Tensor& tensor;
+  const Tensor& new_keys;
+  const Sequence& sequence;
+  i64 head, dim;
+
+  const Tensor& tensor_of(const KvPlace& place) const { return place.is_new ? new_keys : tensor; }
+  const T* row(const KvPlace& place) const { return row_pointer<const T>(tensor_of(place), place.batch, place.row, head); }
+};
+
+// The rows of a key tile as an operand: where they lie if they can be multiplied there, else in `copy`.
 template <class Engine, class T>
-inline typename Engine::Rows key_rows(const Tensor& t, const Sequence& s, Interval keys, i64 head, i64 dim,
-                                      typename Engine::Element* copy) {
-  const T* first = row_pointer<const T>(t, s.kv_batch, s.kv_row_begin + keys.begin, head);
-  return Engine::key_rows(first, t.strides[t.rank - 3], last_stride(t), keys.size(), dim, copy, padded(dim));
+inline typename Engine::Rows key_rows(const KeySource<T>& source, Interval keys, typename Engine::Element* copy) {
+  const i64 ld = padded(source.dim);
+  for (i32 j = keys.begin; j < keys.end;) {
+    const KvPlace place = kv_place(source.sequence, j);
+    const Tensor& t = source.tensor_of(place);
+    const i64 row_stride = t.strides[t.rank - 3], stride = last_stride(t);
+    const i32 end = kv_run_end(source.sequence, j, keys.end);
+    const T* first = source.row(place);
+    if constexpr (__is_same(T, typename Engine::Element) && !Engine::kBlocks) {
+      if (stride == 1 && end - j == keys.size()) return {first, row_stride};
+    }
+    for (; j < end; ++j, first += row_stride) Engine::read_row(first, stride, source.dim, copy + (j - keys.begin) * ld);
+  }
+  Engine::finish_keys(copy, keys.size(), source.dim, ld);
+  return {copy, ld};
 }
 
 // q.k over n floats.
@@ -145,25 +97,44 @@ inline const float* float_row(const T* row, i64 stride, i64 dim, float* copy) {
 template <class T>
 class KeyRow {
  public:
-  KeyRow(const Tensor& t, const Sequence& s, i64 head, i64 dim, float* copy)
-      : tensor_(t), sequence_(s), head_(head), dim_(dim), copy_(copy) {}
+  KeyRow(const KeySource<T>& source, float* copy) : source_(source), copy_(copy) {}
   const float* at(i32 j) {
     if (j != current_) {
-      const T* row = row_pointer<const T>(tensor_, sequence_.kv_batch, sequence_.kv_row_begin + j, head_);
-      row_ = float_row(row, last_stride(tensor_), dim_, copy_);
+      const KvPlace place = kv_place(source_.sequence, j);
+      row_ = float_row(source_.row(place), last_stride(source_.tensor_of(place)), source_.dim, copy_);
       current_ = j;
     }
     return row_;
   }
 
  private:
-  const Tensor& tensor_;
-  const Sequence& sequence_;
-  i64 head_, dim_;
+  KeySource<T> source_;
   float* copy_;
   const float* row_ = nullptr;
   i32 current_ = -1;
 };
+
+// Elements of the bias (or its gradient, whose axes of extent 1 stand for all) of one row.
+inline i64 bias_offset(const Tensor& t, i64 batch, i64 row, i64 head) {
+  const auto at = [&](int axis, i64 index) { return t.shape[axis] == 1 ? 0 : index * t.strides[axis]; };
+  return t.rank == 4 ? at(0, batch) + at(1, head) + at(2, row) : at(0, head) + at(1, row);
+}
+inline float* bias_row(const Tensor& t, const Sequence& s, i64 row, i64 head) {
+  return static_cast<float*>(t.data) + bias_offset(t, s.q_batch, s.q_row_begin + row, head);
+}
+
+// The bias of a key tile times `factor`: key j, tile row r at out[(j - keys.begin) * kTileRows + r]; zeros past the rows.
+inline void read_bias(const Tensor& t, const Sequence& s, const QueryTile& tile, Interval keys, float factor, float* out) {
+  const i64 rows = tile.positions * tile.heads, stride = last_stride(t);
+  for (i64 r = 0; r < kTileRows; ++r) {
+    if (r >= rows) {
+      for (i32 j = 0; j < keys.size(); ++j) out[j * kTileRows + r] = 0.0f;
+      continue;
+    }
+    const float* row = bias_row(t, s, tile.first_row + r / tile.heads, tile.head + r % tile.heads) + keys.begin * stride;
+    for (i32 j = 0; j < keys.size(); ++j) out[j * kTileRows + r] = row[j * stride] * factor;
+  }
+}
 
 // One candidate group of a query tile: its keys, and the tile rows [first_row, end_row) that belong to it.
 struct GroupRows {
