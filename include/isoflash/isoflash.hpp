@@ -18,6 +18,15 @@
 //   lse, dlse   (batch, num_heads_q, seqlen_q), packed (num_heads_q, total_q)   f32, natural logarithm
 //   cu_seqlens  (batch + 1) int32; seqused and per-sequence mask values (batch) int32
 //
+// Optional, where isoflash_problem says more:
+//
+//   row_intervals  (batch, num_heads_q, seqlen_q, 2 n) int32, in place of the mask    axes before the last may be 1
+//   blocks         lists of tiles, best made by BlockListsHandle
+//   block_table    (batch, max_pages) int32: k and v are pages (num_pages, page_size, num_heads_kv, dim)
+//   k_new, v_new   keys of the query rows themselves, like q with num_heads_kv heads
+//   sink, dsink    (num_heads_q) f32
+//   bias, dbias    (batch, num_heads_q, seqlen_q, seqlen_kv) f32                      axes before the last may be 1
+//
 // Strides count elements, sizes count bytes. Nothing here throws and nothing prints: what can fail returns a Result that
 // holds the value or an Error of the catalogue (docs/errors.md).
 #pragma once
@@ -113,12 +122,13 @@ struct Extents {
 // the plan is made.
 template <class Range>
 concept Int32Range = std::ranges::contiguous_range<Range> && std::ranges::borrowed_range<Range> &&
-                     std::same_as<std::ranges::range_value_t<Range>, std::int32_t>;
+    std::same_as<std::ranges::range_value_t<Range>, std::int32_t>;
 
-// A view of memory that the caller owns. Pointers are taken const, since inputs are never modified; out, lse, dq, dk and dv
+// A view of memory that the caller owns. Pointers are taken const, since inputs are never modified; out, lse and gradients
 // are written, so give those memory that may be. The default Tensor means "not given".
 struct Tensor : isoflash_tensor {
   Tensor() : isoflash_tensor{} { device_type = ISOFLASH_CPU; }
+  explicit Tensor(const isoflash_tensor& tensor) : isoflash_tensor(tensor) {}
   // Contiguous, last axis fastest. 16-bit types come as a pointer and their DType.
   Tensor(const float* elements, const Extents& extents) : Tensor(elements, DType::f32, extents) {}
   Tensor(const std::int32_t* elements, const Extents& extents) : Tensor(elements, DType::i32, extents) {}
@@ -180,14 +190,28 @@ struct Mask {
   }
 };
 
+// Lists of tiles (isoflash_block_sparsity; docs/block_lists.md). Arrays of the caller, or the view of a BlockListsHandle.
+struct BlockList {
+  Tensor counts = {}, indices = {};
+};
+struct BlockLists {
+  BlockList mask = {}, full = {}, diag = {};
+};
+struct BlockSparsity {
+  std::int64_t block_m = 0, block_n = 0;  // 0: no lists
+  BlockLists forward = {};                // indexed by query block
+  BlockLists backward = {};               // indexed by key block; optional
+  Tensor valid_upper = {}, valid_lower = {};
+};
+
 enum class SoftcapKind : std::int32_t {
   none = ISOFLASH_SOFTCAP_NONE,
   tanh = ISOFLASH_SOFTCAP_TANH,
   soft_sign = ISOFLASH_SOFTCAP_SOFT_SIGN
 };
 
-// One attention problem (isoflash_problem). A plan reads the lengths and the mask's values, not the data of q, k, v, out
-// and lse.
+// One attention problem (isoflash_problem). A plan reads and copies the lengths, the mask's values, the intervals, the lists
+// and the block table, not the data of the other tensors.
 struct Problem {
   Tensor q = {}, k = {}, v = {}, out = {};
   Tensor lse = {};                               // optional; needed by the backward
@@ -198,22 +222,31 @@ struct Problem {
   SoftcapKind softcap_kind = SoftcapKind::none;
   double softcap = 0;
   Mask mask = {};
+  Tensor row_intervals = {};      // in place of the mask: up to three ranges of keys for each row
+  BlockSparsity blocks = {};      // on top of either
+  Tensor block_table = {};        // k and v are pages
+  Tensor k_new = {}, v_new = {};  // keys of the query rows, after those of k and v
+  Tensor sink = {}, bias = {};
   bool deterministic = false;
 };
 
 struct PlanOptions {
-  int num_threads = 0;             // 0: one per core the process may use
-  const char* backend = nullptr;   // nullptr: the best one
+  int num_threads = 0;            // 0: one per core the process may use
+  const char* backend = nullptr;  // nullptr: the best one
+  int num_splits = 0;             // forward: parts that the keys are cut into; 0: the backend chooses
 };
 
 struct Forward {
-  Tensor q = {}, k = {}, v = {}, out = {}, lse = {};  // lse is optional
+  Tensor q = {}, k = {}, v = {}, out = {}, lse = {};    // lse is optional
+  Tensor k_new = {}, v_new = {}, sink = {}, bias = {};  // as the problem has them
 };
 
 struct Backward {
   Tensor q = {}, k = {}, v = {}, out = {}, lse = {}, dout = {};  // of the forward, and the gradient of out
   Tensor dlse = {};                                              // optional: the gradient of lse
   Tensor dq = {}, dk = {}, dv = {};                              // written; leave out what is not needed
+  Tensor sink = {}, bias = {};                                   // as the problem has them
+  Tensor dsink = {}, dbias = {};                                 // written; leave out what is not needed
 };
 
 // Scratch memory of one call at a time, so one per thread. The default one allocates and grows as plans ask; one made from
@@ -248,6 +281,10 @@ class ErrorHandle {
   ErrorHandle() : error_(isoflash_error_create()) {}
   isoflash_error* get() const { return error_.get(); }
   Error take(isoflash_status status) const { return error_ ? Error(error_.get()) : Error(status); }
+  Result<void> result(isoflash_status status) const {
+    if (status != ISOFLASH_OK) return take(status);
+    return {};
+  }
 
  private:
   struct Destroy {
@@ -255,6 +292,18 @@ class ErrorHandle {
   };
   std::unique_ptr<isoflash_error, Destroy> error_;
 };
+
+// Lists as the C ABI describes them, and back.
+inline isoflash_block_sparsity c_blocks(const BlockSparsity& b) {
+  const auto list = [](const BlockList& x) { return isoflash_block_list{x.counts, x.indices}; };
+  const auto lists = [&](const BlockLists& x) { return isoflash_block_lists{list(x.mask), list(x.full), list(x.diag)}; };
+  return {b.block_m, b.block_n, lists(b.forward), lists(b.backward), b.valid_upper, b.valid_lower};
+}
+inline BlockSparsity block_sparsity(const isoflash_block_sparsity& b) {
+  const auto list = [](const isoflash_block_list& x) { return BlockList{Tensor(x.counts), Tensor(x.indices)}; };
+  const auto lists = [&](const isoflash_block_lists& x) { return BlockLists{list(x.mask), list(x.full), list(x.diag)}; };
+  return {b.block_m, b.block_n, lists(b.forward), lists(b.backward), Tensor(b.valid_upper), Tensor(b.valid_lower)};
+}
 
 // The problem as the C ABI describes it, for calls that have no face here.
 inline isoflash_problem c_problem(const Problem& p) {
@@ -286,8 +335,65 @@ inline isoflash_problem c_problem(const Problem& p) {
   c.mask.history_end = p.mask.history_end;
   c.mask.candidate_begin = p.mask.candidate_begin;
   c.mask.query_offset = p.mask.query_offset;
+  c.row_intervals = p.row_intervals;
+  c.blocks = c_blocks(p.blocks);
+  c.block_table = p.block_table;
+  c.k_new = p.k_new;
+  c.v_new = p.v_new;
+  c.sink = p.sink;
+  c.bias = p.bias;
   return c;
 }
+
+// Block lists made by the library, which own their arrays. blocks() views them, so keep the handle until the plan is made.
+class BlockListsHandle {
+ public:
+  // Of the problem's mask or row_intervals; its `blocks` must be empty.
+  static Result<BlockListsHandle> from_problem(const Problem& problem, std::int64_t block_m, std::int64_t block_n) {
+    const isoflash_problem c = c_problem(problem);
+    return make([&](isoflash_block_lists_handle** lists, isoflash_error* error) {
+      return isoflash_block_lists_from_problem(&c, block_m, block_n, lists, error);
+    });
+  }
+  // Of rows that several users share.
+  struct Sessions {
+    Tensor cu_seqlens = {}, candidate_slot = {};  // int32 (rows, users + 1) and (rows, users)
+    Tensor padding = {};                          // optional, int32 (rows, seqlen)
+    std::int64_t seqlen = 0, prefix = 0, block = 128;
+  };
+  static Result<BlockListsHandle> from_sessions(const Sessions& s) {
+    return make([&](isoflash_block_lists_handle** lists, isoflash_error* error) {
+      return isoflash_block_lists_from_sessions(&s.cu_seqlens, &s.candidate_slot, &s.padding, s.seqlen, s.prefix, s.block,
+                                                lists, error);
+    });
+  }
+  // Both directions from the forward lists, or from the backward lists if there are only these. num_blocks: of the other
+  // axis.
+  static Result<BlockListsHandle> transpose(const BlockSparsity& from, std::int64_t num_blocks) {
+    const isoflash_block_sparsity c = c_blocks(from);
+    return make([&](isoflash_block_lists_handle** lists, isoflash_error* error) {
+      return isoflash_block_lists_transpose(&c, num_blocks, lists, error);
+    });
+  }
+
+  BlockSparsity blocks() const { return block_sparsity(*isoflash_block_lists_view(lists_.get())); }
+
+ private:
+  struct Destroy {
+    void operator()(isoflash_block_lists_handle* lists) const { isoflash_block_lists_destroy(lists); }
+  };
+  explicit BlockListsHandle(isoflash_block_lists_handle* lists) : lists_(lists) {}
+  template <class Build>
+  static Result<BlockListsHandle> make(const Build& build) {
+    const ErrorHandle error;
+    isoflash_block_lists_handle* lists = nullptr;
+    const isoflash_status status = build(&lists, error.get());
+    if (status != ISOFLASH_OK) return error.take(status);
+    return BlockListsHandle(lists);
+  }
+
+  std::unique_ptr<isoflash_block_lists_handle, Destroy> lists_;
+};
 
 // A checked problem with everything a backend prepared for it. Immutable: any number of threads may run one plan at the
 // same time, each with its own Workspace.
@@ -299,6 +405,7 @@ class Plan {
     isoflash_plan_options_init(&o);
     o.num_threads = options.num_threads;
     o.backend = options.backend;
+    o.num_splits = options.num_splits;
     const ErrorHandle error;
     isoflash_plan* plan = nullptr;
     const isoflash_status status = isoflash_plan_create(&c, &o, &plan, error.get());
@@ -323,10 +430,14 @@ class Plan {
     args.v = tensors.v;
     args.out = tensors.out;
     args.lse = tensors.lse;
+    args.k_new = tensors.k_new;
+    args.v_new = tensors.v_new;
+    args.sink = tensors.sink;
+    args.bias = tensors.bias;
     args.workspace = workspace.data();
     args.workspace_size = workspace.size();
     const ErrorHandle error;
-    return result(isoflash_forward(plan_.get(), &args, error.get()), error);
+    return error.result(isoflash_forward(plan_.get(), &args, error.get()));
   }
   // With scratch memory allocated for this call.
   Result<void> forward(const Forward& tensors) const {
@@ -335,9 +446,12 @@ class Plan {
   }
   // On the tensors that the problem names.
   Result<void> forward(const Problem& p, Workspace& workspace) const {
-    return forward(Forward{p.q, p.k, p.v, p.out, p.lse}, workspace);
+    return forward(Forward{p.q, p.k, p.v, p.out, p.lse, p.k_new, p.v_new, p.sink, p.bias}, workspace);
   }
-  Result<void> forward(const Problem& p) const { return forward(Forward{p.q, p.k, p.v, p.out, p.lse}); }
+  Result<void> forward(const Problem& p) const {
+    Workspace workspace;
+    return forward(p, workspace);
+  }
 
   Result<void> backward(const Backward& tensors, Workspace& workspace) const {
     workspace.reserve(backward_workspace_size());
@@ -353,10 +467,14 @@ class Plan {
     args.dq = tensors.dq;
     args.dk = tensors.dk;
     args.dv = tensors.dv;
+    args.sink = tensors.sink;
+    args.bias = tensors.bias;
+    args.dsink = tensors.dsink;
+    args.dbias = tensors.dbias;
     args.workspace = workspace.data();
     args.workspace_size = workspace.size();
     const ErrorHandle error;
-    return result(isoflash_backward(plan_.get(), &args, error.get()), error);
+    return error.result(isoflash_backward(plan_.get(), &args, error.get()));
   }
   Result<void> backward(const Backward& tensors) const {
     Workspace workspace;
@@ -368,13 +486,59 @@ class Plan {
     void operator()(isoflash_plan* plan) const { isoflash_plan_destroy(plan); }
   };
   explicit Plan(isoflash_plan* plan) : plan_(plan) {}
-  static Result<void> result(isoflash_status status, const ErrorHandle& error) {
-    if (status != ISOFLASH_OK) return error.take(status);
-    return {};
-  }
 
   std::unique_ptr<isoflash_plan, Destroy> plan_;
 };
+
+// The results of attention over disjoint sets of keys (isoflash_merge): outs and lses of each part; out and, if given, lse
+// are written. out may be one of outs, lse one of lses.
+struct Merge {
+  std::span<const Tensor> outs = {}, lses = {};
+  Tensor out = {}, lse = {};
+};
+// Their gradients (isoflash_merge_backward), each for the backward of its part.
+struct MergeBackward {
+  std::span<const Tensor> outs = {}, lses = {};    // the parts
+  Tensor out = {}, lse = {}, dout = {};            // the merged result, and the gradient of out
+  Tensor dlse = {};                                // optional: the gradient of lse
+  std::span<const Tensor> douts = {}, dlses = {};  // written
+};
+
+// How many parts there are; 0, which the library refuses, if the arrays do not agree.
+inline std::int32_t num_parts(std::initializer_list<std::span<const Tensor>> arrays) {
+  for (const std::span<const Tensor> array : arrays)
+    if (array.size() != arrays.begin()->size()) return 0;
+  return static_cast<std::int32_t>(arrays.begin()->size());
+}
+static_assert(sizeof(Tensor) == sizeof(isoflash_tensor), "arrays of Tensor are handed to C as they are");
+
+inline Result<void> merge(const Merge& m) {
+  isoflash_merge_args args;
+  isoflash_merge_args_init(&args);
+  args.num_parts = num_parts({m.outs, m.lses});
+  args.outs = m.outs.data();
+  args.lses = m.lses.data();
+  args.out = m.out;
+  args.lse = m.lse;
+  const ErrorHandle error;
+  return error.result(isoflash_merge(&args, error.get()));
+}
+
+inline Result<void> merge_backward(const MergeBackward& m) {
+  isoflash_merge_backward_args args;
+  isoflash_merge_backward_args_init(&args);
+  args.num_parts = num_parts({m.outs, m.lses, m.douts, m.dlses});
+  args.outs = m.outs.data();
+  args.lses = m.lses.data();
+  args.out = m.out;
+  args.lse = m.lse;
+  args.dout = m.dout;
+  args.dlse = m.dlse;
+  args.douts = m.douts.data();
+  args.dlses = m.dlses.data();
+  const ErrorHandle error;
+  return error.result(isoflash_merge_backward(&args, error.get()));
+}
 
 inline std::string version() { return isoflash_version(); }
 

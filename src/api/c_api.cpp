@@ -1,12 +1,10 @@
-// The only implementation of isoflash.h. Each call: read the caller's structs, validate, act, and turn whatever went wrong
-// into a status and an isoflash_error; no exception crosses this boundary.
-#include <cstring>
-#include <exception>
+// isoflash.h implemented: errors, plans and their calls, backends (merging is in merge.cpp, block lists in block_lists.cpp).
+// Each call: read the caller's structs, validate, act, and turn whatever went wrong into a status and an isoflash_error.
 #include <limits>
 #include <new>
-#include <stdexcept>
 #include <string>
 
+#include "api/boundary.h"
 #include "backend/backend.h"
 #include "backend/cpu_backend.h"
 #include "errors/catalogue.h"
@@ -16,12 +14,6 @@
 #include "validate/propagate.h"
 #include "validate/tensor.h"
 #include "validate/validate.h"
-
-struct isoflash_error {
-  isoflash_status id = ISOFLASH_OK;
-  std::string name, message, json;
-  std::string why_not;
-};
 
 struct isoflash_plan {
   iso::Plan plan;
@@ -42,99 +34,24 @@ static_assert(static_cast<int>(SoftcapKind::none) == ISOFLASH_SOFTCAP_NONE &&
               static_cast<int>(SoftcapKind::tanh) == ISOFLASH_SOFTCAP_TANH &&
               static_cast<int>(SoftcapKind::soft_sign) == ISOFLASH_SOFTCAP_SOFT_SIGN);
 
-// --- errors ----------------------------------------------------------------------------------------------------------
-
-void clear(isoflash_error* error) {
-  if (error == nullptr) return;
-  error->id = ISOFLASH_OK;
-  error->name.clear();
-  error->message.clear();
-  error->json.clear();
-  error->why_not.clear();
-}
-
-void fill(isoflash_error* error, const Error& from) {
-  if (error == nullptr) return;
-  error->id = from.id();
-  error->name = from.name();
-  error->message = from.message();
-  error->json = from.json();
-}
-
-// Fills `error` from inside a catch block. If not even that finds memory, the id alone remains.
-isoflash_status fill_from_exception(isoflash_error* error, const char* function) noexcept {
-  isoflash_status id = errors::Internal::kId;
-  try {
-    try {
-      throw;
-    } catch (const std::bad_alloc&) {
-      id = errors::OutOfMemory::kId;
-      fill(error, make_error(errors::OutOfMemory{.what = function}));
-    } catch (const std::length_error&) {  // a container asked for more than any memory holds
-      id = errors::OutOfMemory::kId;
-      fill(error, make_error(errors::OutOfMemory{.what = function}));
-    } catch (const std::exception& e) {
-      fill(error, make_error(errors::Internal{.where = function, .what = e.what()}));
-    } catch (...) {
-      fill(error, make_error(errors::Internal{.where = function, .what = "unknown exception"}));
-    }
-  } catch (...) {
-    clear(error);
-    if (error != nullptr) error->id = id;
-  }
-  return id;
-}
-
-// Runs `call`, an Expected<void>(), and reports how it went.
-template <class Call>
-isoflash_status guarded(isoflash_error* error, const char* function, const Call& call) noexcept {
-  clear(error);
-  try {
-    const Expected<void> outcome = call();
-    if (outcome) return ISOFLASH_OK;
-    fill(error, outcome.error());
-    return outcome.error().id();
-  } catch (...) {
-    return fill_from_exception(error, function);
-  }
-}
-
 // --- structs that may grow -------------------------------------------------------------------------------------------
 
-// Sizes in version 0.1, the first. A later version adds fields at the end and leaves these numbers as they are.
-constexpr std::size_t kFirstProblemSize = 1552, kFirstOptionsSize = 16, kFirstForwardSize = 472, kFirstBackwardSize = 912;
-static_assert(sizeof(isoflash_problem) == kFirstProblemSize && sizeof(isoflash_plan_options) == kFirstOptionsSize &&
-              sizeof(isoflash_forward_args) == kFirstForwardSize && sizeof(isoflash_backward_args) == kFirstBackwardSize);
-
-// The caller's struct in this version's form: fields it does not have get their defaults; fields this version does not have
-// must be zero. A size far beyond that is no struct_size at all and is not followed into memory.
-template <class T>
-Expected<T> read_struct(const T* from, const char* name, std::size_t first_size, void (*init)(T*)) {
-  constexpr std::size_t kMostGrowth = 4096;
-  T to;
-  init(&to);
-  const std::size_t size = from->struct_size;
-  bool known = size >= first_size && size <= sizeof(T) + kMostGrowth;
-  if (known) {
-    const auto* bytes = reinterpret_cast<const unsigned char*>(from);
-    for (std::size_t n = sizeof(T); n < size; ++n) known &= bytes[n] == 0;
-  }
-  if (!known) return raise(errors::StructSize{.struct_name = name, .got = size, .known = sizeof(T)});
-  std::memcpy(&to, from, size < sizeof(T) ? size : sizeof(T));
-  to.struct_size = sizeof(T);
-  return to;
-}
+// Sizes at first, which every caller has; and sizes today. A later version adds fields at the end, changes today's sizes
+// and leaves the first ones as they are.
+constexpr std::size_t kFirstOptionsSize = 16, kFirstForwardSize = 472, kFirstBackwardSize = 912;
+static_assert(sizeof(isoflash_plan_options) == 24 && sizeof(isoflash_forward_args) == 824 &&
+              sizeof(isoflash_backward_args) == 1264);
 
 // --- plans -----------------------------------------------------------------------------------------------------------
 
-constexpr i32 kMaxThreads = 1024;
+constexpr i32 kMaxThreads = 1024, kMaxSplits = 1024;
 
 Expected<Plan> plan_without_backend(const isoflash_problem* problem) {
-  const auto descriptor = read_struct(problem, "isoflash_problem", kFirstProblemSize, isoflash_problem_init);
+  const auto descriptor = read_problem(problem);
   if (!descriptor) return tl::unexpected(descriptor.error());
   auto valid = validate_problem(*descriptor);
   if (!valid) return tl::unexpected(std::move(valid).error());
-  return make_plan(valid->problem, std::move(valid->sequences), valid->layout);
+  return make_plan(valid->problem, std::move(valid->sequences), std::move(valid->mask_arrays), valid->layout);
 }
 
 Expected<Plan> create_plan(const isoflash_problem* problem, const isoflash_plan_options* options) {
@@ -147,9 +64,14 @@ Expected<Plan> create_plan(const isoflash_problem* problem, const isoflash_plan_
   }
   if (chosen.num_threads < 0 || chosen.num_threads > kMaxThreads)
     return raise(errors::NumThreads{.got = chosen.num_threads, .max = kMaxThreads});
+  if (chosen.num_splits < 0 || chosen.num_splits > kMaxSplits)
+    return raise(errors::NumSplits{.got = chosen.num_splits, .max = kMaxSplits});
+  if (chosen.reserved0 != 0)
+    return raise(errors::ReservedField{.field = "plan_options.reserved0", .got = chosen.reserved0});
   auto plan = plan_without_backend(problem);
   if (!plan) return plan;
   plan->num_threads = chosen.num_threads;
+  plan->num_splits = chosen.num_splits;
   ISO_RETURN_IF_ERROR(choose_backend(*plan, chosen.backend == nullptr ? "auto" : chosen.backend));
   return plan;
 }
@@ -240,8 +162,7 @@ isoflash_status isoflash_error_next(isoflash_status id) {
   try {
     for (const CatalogueEntry& entry : catalogue())
       if (entry.id > id) return entry.id;
-  } catch (...) {
-  }
+  } catch (...) {}
   return 0;
 }
 
@@ -278,7 +199,7 @@ isoflash_status isoflash_forward(const isoflash_plan* plan, const isoflash_forwa
     const auto a = read_struct(args, "isoflash_forward_args", kFirstForwardSize, isoflash_forward_args_init);
     if (!a) return tl::unexpected(a.error());
     const Plan& p = plan->plan;
-    const auto tensors = validate_forward(p.problem, *a, p.forward_workspace);
+    const auto tensors = validate_forward(p.problem, p.layout, *a, p.forward_workspace);
     if (!tensors) return tl::unexpected(tensors.error());
     if (!has_elements(tensors->out)) return {};  // and so has lse; an empty tensor may still have any number of heads
     return p.backend->forward(p, *tensors, {a->workspace, a->workspace_size, a->stream});
@@ -293,9 +214,12 @@ isoflash_status isoflash_backward(const isoflash_plan* plan, const isoflash_back
     const auto a = read_struct(args, "isoflash_backward_args", kFirstBackwardSize, isoflash_backward_args_init);
     if (!a) return tl::unexpected(a.error());
     const Plan& p = plan->plan;
-    const auto tensors = validate_backward(p.problem, *a, p.backward_workspace);
+    const auto tensors = validate_backward(p.problem, p.layout, *a, p.backward_workspace);
     if (!tensors) return tl::unexpected(tensors.error());
-    if (!has_elements(tensors->dq) && !has_elements(tensors->dk) && !has_elements(tensors->dv)) return {};
+    const BackwardTensors& t = *tensors;
+    if (!has_elements(t.dq) && !has_elements(t.dk) && !has_elements(t.dv) && !has_elements(t.dsink) &&
+        !has_elements(t.dbias))
+      return {};
     return p.backend->backward(p, *tensors, {a->workspace, a->workspace_size, a->stream});
   });
 }

@@ -52,8 +52,8 @@ void fill(std::initializer_list<isoflash_tensor> tensors) {
 
 TEST(CApi, EmptyProblemsAreLegal) {
   ExampleProblem no_batch;
-  for (isoflash_tensor* t : {&no_batch.problem.q, &no_batch.problem.k, &no_batch.problem.v, &no_batch.problem.out,
-                             &no_batch.problem.lse}) {
+  for (isoflash_tensor* t :
+       {&no_batch.problem.q, &no_batch.problem.k, &no_batch.problem.v, &no_batch.problem.out, &no_batch.problem.lse}) {
     t->shape[0] = 0;
     t->data = nullptr;
   }
@@ -94,7 +94,8 @@ TEST(CApi, EmptyProblemsWithManyHeadsEnd) {
     isoflash_plan* plan = nullptr;
     ASSERT_EQ(isoflash_plan_create(&problem, nullptr, &plan, nullptr), ISOFLASH_OK);
 
-    std::vector<std::byte> memory(std::max(isoflash_forward_workspace_size(plan), isoflash_backward_workspace_size(plan)) + 64);
+    std::vector<std::byte> memory(std::max(isoflash_forward_workspace_size(plan), isoflash_backward_workspace_size(plan)) +
+                                  64);
     void* const workspace = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
     isoflash_forward_args forward;
     isoflash_forward_args_init(&forward);

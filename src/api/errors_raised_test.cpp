@@ -1,81 +1,24 @@
-// Every error that a caller of the C ABI can meet, met: one test per catalogue entry, named after it.
+// Every error that a caller of the C ABI can meet, met: one test per catalogue entry, named after it. Those of lists, pages
+// and what else a plan may have are in the files beside this one.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdlib>
 #include <limits>
 
 #include "errors/error.h"
-#include "support/example_problem.h"
+#include "support/findings.h"
 
 namespace iso {
 namespace {
 
+using test::Calls;
+using test::ErrorHolder;
 using test::ExampleProblem;
-
-struct Finding {
-  int id = 0;
-  std::string name, message, json;
-
-  bool mentions(const std::string& text) const { return message.find(text) != std::string::npos; }
-};
-
-class ErrorHolder {
- public:
-  ErrorHolder() : error_(isoflash_error_create()) {}
-  ~ErrorHolder() { isoflash_error_destroy(error_); }
-  ErrorHolder(const ErrorHolder&) = delete;
-  isoflash_error* get() { return error_; }
-  Finding finding(isoflash_status status) const {
-    EXPECT_EQ(isoflash_error_id(error_), status) << "the status and the error object must agree";
-    return {status, isoflash_error_name(error_), isoflash_error_message(error_), isoflash_error_json(error_)};
-  }
-
- private:
-  isoflash_error* error_;
-};
-
-Finding plan_finding(const isoflash_problem& problem, const isoflash_plan_options* options = nullptr) {
-  ErrorHolder error;
-  isoflash_plan* plan = nullptr;
-  const isoflash_status status = isoflash_plan_create(&problem, options, &plan, error.get());
-  EXPECT_EQ(plan == nullptr, status != 0) << "a plan comes exactly with success";
-  isoflash_plan_destroy(plan);
-  return error.finding(status);
-}
-
-// A plan of the example problem, with valid arguments for both calls.
-class Calls {
- public:
-  explicit Calls(ExampleProblem& example) {
-    const isoflash_status status = isoflash_plan_create(&example.problem, nullptr, &plan_, error_.get());
-    EXPECT_EQ(status, 0) << isoflash_error_message(error_.get());
-    forward = example.forward_args(plan_);
-    backward = example.backward_args(plan_);
-  }
-  ~Calls() { isoflash_plan_destroy(plan_); }
-  Calls(const Calls&) = delete;
-
-  Finding run_forward() { return error_.finding(isoflash_forward(plan_, &forward, error_.get())); }
-  Finding run_backward() { return error_.finding(isoflash_backward(plan_, &backward, error_.get())); }
-  const isoflash_plan* plan() const { return plan_; }
-
-  isoflash_forward_args forward;
-  isoflash_backward_args backward;
-
- private:
-  ErrorHolder error_;
-  isoflash_plan* plan_ = nullptr;
-};
-
-// The finding is the error of type E, and its line names all of `parts`.
-template <class E>
-void expect_error(const Finding& f, std::initializer_list<const char*> parts = {}) {
-  EXPECT_EQ(f.id, E::kId) << f.name << ": " << f.message;
-  for (const char* part : parts) EXPECT_TRUE(f.mentions(part)) << "no \"" << part << "\" in: " << f.message;
-  EXPECT_EQ(f.message.find('\n'), std::string::npos);
-  EXPECT_NE(f.json.find("\"" + f.name + "\""), std::string::npos) << f.json;
-}
+using test::expect_error;
+using test::Finding;
+using test::plan_finding;
 
 TEST(ErrorsRaised, NoneByTheExamples) {
   ExampleProblem dense;
@@ -95,6 +38,12 @@ TEST(ErrorsRaised, TensorMissing) {
   Calls calls(valid);
   calls.backward.dout.rank = 0;
   expect_error<errors::TensorMissing>(calls.run_backward(), {"dout", "isoflash_backward"});
+
+  ExampleProblem with_sink;
+  with_sink.problem.sink = with_sink.arena.tensor(ISOFLASH_F32, {4});
+  Calls sink_calls(with_sink);
+  sink_calls.forward.sink.rank = 0;
+  expect_error<errors::TensorMissing>(sink_calls.run_forward(), {"sink", "isoflash_forward"});
 }
 
 TEST(ErrorsRaised, RankMismatch) {
@@ -381,7 +330,7 @@ TEST(ErrorsRaised, CuSeqlensShape) {
 
 TEST(ErrorsRaised, CuSeqlensBatch) {
   const ExampleProblem e = ExampleProblem::packed({0, 5, 10}, {0, 5});
-  expect_error<errors::CuSeqlensBatch>(plan_finding(e.problem), {"2", "1"});
+  expect_error<errors::CuSeqlensBatch>(plan_finding(e.problem), {"cu_seqlens_q has 2", "1"});
 }
 
 TEST(ErrorsRaised, PackedRank) {
@@ -496,8 +445,10 @@ class CpuLevelVariable {
     setenv("ISOFLASH_CPU_LEVEL", value, 1);
   }
   ~CpuLevelVariable() {
-    if (before_.empty()) unsetenv("ISOFLASH_CPU_LEVEL");
-    else setenv("ISOFLASH_CPU_LEVEL", before_.c_str(), 1);
+    if (before_.empty())
+      unsetenv("ISOFLASH_CPU_LEVEL");
+    else
+      setenv("ISOFLASH_CPU_LEVEL", before_.c_str(), 1);
   }
 
  private:
@@ -529,10 +480,16 @@ TEST(ErrorsRaised, StructSize) {
     char newer_fields[64] = {};
   } grown;
   isoflash_problem& problem = grown.example.problem;
-  for (const unsigned size : {0u, 8u, static_cast<unsigned>(sizeof problem) - 8, ~0u}) {
+  const unsigned first_size = offsetof(isoflash_problem, row_intervals);  // of version 0.1's first callers
+  for (const unsigned size : {0u, 8u, first_size - 8, ~0u}) {
     problem.struct_size = size;
     expect_error<errors::StructSize>(plan_finding(problem), {"isoflash_problem", std::to_string(size).c_str()});
   }
+  // An older caller's struct: what lies behind it is not read.
+  problem.struct_size = first_size;
+  problem.row_intervals.rank = 77;
+  EXPECT_EQ(plan_finding(problem).id, 0);
+  problem.row_intervals.rank = 0;
   // A newer caller's struct: accepted as long as its new fields are at rest.
   problem.struct_size = sizeof problem + 16;
   EXPECT_EQ(plan_finding(problem).id, 0);
@@ -621,6 +578,15 @@ TEST(ErrorsRaised, NumThreads) {
   }
 }
 
+TEST(ErrorsRaised, NumSplits) {
+  const ExampleProblem e;
+  isoflash_plan_options options = options_with(nullptr);
+  for (const int bad : {-1, 1025}) {
+    options.num_splits = bad;
+    expect_error<errors::NumSplits>(plan_finding(e.problem, &options), {std::to_string(bad).c_str(), "1024"});
+  }
+}
+
 TEST(ErrorsRaised, ReservedField) {
   ExampleProblem e;
   e.problem.mask.reserved0 = 3;
@@ -628,6 +594,10 @@ TEST(ErrorsRaised, ReservedField) {
   e.problem.mask.reserved0 = 0;
   e.problem.reserved0 = 1;
   expect_error<errors::ReservedField>(plan_finding(e.problem), {"reserved0"});
+  e.problem.reserved0 = 0;
+  isoflash_plan_options options = options_with(nullptr);
+  options.reserved0 = 2;
+  expect_error<errors::ReservedField>(plan_finding(e.problem, &options), {"plan_options.reserved0", "2"});
 }
 
 TEST(ErrorsRaised, StreamOnCpu) {

@@ -37,6 +37,7 @@ class CpuBackend final : public Backend {
       return raise(errors::CpuLevelUnknown{.got = rejected, .known = level_names(false)});
     }
     if (plan.num_threads == 0) plan.num_threads = cpu::available_cores();
+    if (plan.num_splits == 0) plan.num_splits = 1;
     cpu::prepare(plan);
     return {};
   }

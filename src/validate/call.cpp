@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "validate/broadcast.h"
 #include "validate/overlap.h"
 #include "validate/propagate.h"
 #include "validate/shapes.h"
@@ -12,7 +13,7 @@ namespace iso {
 namespace {
 
 enum class Use { read, written };
-enum class Need { required, optional };
+enum class Need { required, optional, refused };  // refused: the problem has none
 
 struct CallTensor {
   TensorId id;
@@ -22,25 +23,36 @@ struct CallTensor {
   Tensor& to;
 };
 
+// What the call is about.
+struct CallPlan {
+  const char* name;
+  const Problem& problem;
+  const ForwardTensors& layout;
+};
+
 struct CallWorkspace {
   void* data;
   std::size_t size, needed;
   void* stream;
 };
 
-Expected<void> check_tensors(const Problem& p, const char* call, std::span<const CallTensor> tensors) {
+Expected<void> check_tensors(const CallPlan& call, std::span<const CallTensor> tensors) {
+  const Problem& p = call.problem;
   for (const CallTensor& t : tensors) {
-    const auto read = read_tensor(t.from, tensor_name(t.id));
+    const char* name = tensor_name(t.id);
+    const auto read = read_tensor(t.from, name);
     if (!read) return tl::unexpected(read.error());
     t.to = *read;
     if (!given(t.to)) {
-      if (t.need == Need::optional) continue;
+      if (t.need != Need::required) continue;
       if (t.id == TensorId::lse) return raise(errors::BackwardWithoutLse{});
-      return raise(errors::TensorMissing{.tensor = tensor_name(t.id), .needed_by = call});
+      return raise(errors::TensorMissing{.tensor = name, .needed_by = call.name});
     }
-    ISO_RETURN_IF_ERROR(check_call_tensor(p, t.id, t.to));
-    ISO_RETURN_IF_ERROR(check_memory(t.to, tensor_name(t.id)));
+    if (t.need == Need::refused) return raise(errors::TensorUnexpected{.tensor = name, .call = call.name});
+    ISO_RETURN_IF_ERROR(check_call_tensor(p, call.layout, t.id, t.to));
+    ISO_RETURN_IF_ERROR(check_memory(t.to, name));
     if (t.use == Use::written) ISO_RETURN_IF_ERROR(check_written_layout(p, t.id, t.to));
+    if (t.id == TensorId::bias || t.id == TensorId::dbias) stride_over_shared_axes(t.to);
   }
   return {};
 }
@@ -53,16 +65,16 @@ Expected<void> check_apart(std::span<const CallTensor> tensors) {
       // A pair of written tensors is compared once.
       if (b == a || (tensors[b].use == Use::written && b < a)) continue;
       if (overlap(tensors[a].to, tensors[b].to))
-        return raise(errors::OutputAliases{
-            .output = tensor_name(tensors[a].id), .other = tensor_name(tensors[b].id)});
+        return raise(errors::OutputAliases{.output = tensor_name(tensors[a].id), .other = tensor_name(tensors[b].id)});
     }
   }
   return {};
 }
 
-Expected<void> check_workspace(const Problem& p, const char* call, const CallWorkspace& workspace,
-                               std::span<const CallTensor> tensors) {
-  if (p.device.type == DeviceType::cpu && workspace.stream != nullptr) return raise(errors::StreamOnCpu{.call = call});
+Expected<void> check_workspace(const CallPlan& plan, const CallWorkspace& workspace, std::span<const CallTensor> tensors) {
+  const char* call = plan.name;
+  if (plan.problem.device.type == DeviceType::cpu && workspace.stream != nullptr)
+    return raise(errors::StreamOnCpu{.call = call});
   if (workspace.needed == 0) return {};
   if (workspace.data == nullptr) return raise(errors::WorkspaceMissing{.call = call, .needed = workspace.needed});
   if (workspace.size < workspace.needed)
@@ -83,43 +95,57 @@ Expected<void> check_workspace(const Problem& p, const char* call, const CallWor
   return {};
 }
 
-Expected<void> check_call(const Problem& p, const char* call, std::span<const CallTensor> tensors,
-                          const CallWorkspace& workspace) {
-  ISO_RETURN_IF_ERROR(check_tensors(p, call, tensors));
+Expected<void> check_call(const CallPlan& call, std::span<const CallTensor> tensors, const CallWorkspace& workspace) {
+  ISO_RETURN_IF_ERROR(check_tensors(call, tensors));
   ISO_RETURN_IF_ERROR(check_apart(tensors));
-  return check_workspace(p, call, workspace, tensors);
+  return check_workspace(call, workspace, tensors);
 }
+
+Need if_has(bool has, Need need) { return has ? need : Need::refused; }
 
 }  // namespace
 
-Expected<ForwardTensors> validate_forward(const Problem& p, const isoflash_forward_args& args, std::size_t needed) {
+Expected<ForwardTensors> validate_forward(const Problem& p, const ForwardTensors& layout, const isoflash_forward_args& args,
+                                          std::size_t needed) {
   if (args.reserved0 != 0) return raise(errors::ReservedField{.field = "forward_args.reserved0", .got = args.reserved0});
   ForwardTensors t;
+  const Need new_keys = if_has(p.new_keys, Need::required);
   const CallTensor tensors[] = {{TensorId::q, Use::read, Need::required, args.q, t.q},
                                 {TensorId::k, Use::read, Need::required, args.k, t.k},
                                 {TensorId::v, Use::read, Need::required, args.v, t.v},
+                                {TensorId::k_new, Use::read, new_keys, args.k_new, t.k_new},
+                                {TensorId::v_new, Use::read, new_keys, args.v_new, t.v_new},
+                                {TensorId::sink, Use::read, if_has(p.sink, Need::required), args.sink, t.sink},
+                                {TensorId::bias, Use::read, if_has(p.bias, Need::required), args.bias, t.bias},
                                 {TensorId::out, Use::written, Need::required, args.out, t.out},
                                 {TensorId::lse, Use::written, Need::optional, args.lse, t.lse}};
   const CallWorkspace workspace{args.workspace, args.workspace_size, needed, args.stream};
-  ISO_RETURN_IF_ERROR(check_call(p, "isoflash_forward", tensors, workspace));
+  ISO_RETURN_IF_ERROR(check_call({"isoflash_forward", p, layout}, tensors, workspace));
   return t;
 }
 
-Expected<BackwardTensors> validate_backward(const Problem& p, const isoflash_backward_args& args, std::size_t needed) {
+Expected<BackwardTensors> validate_backward(const Problem& p, const ForwardTensors& layout,
+                                            const isoflash_backward_args& args, std::size_t needed) {
   if (args.reserved0 != 0) return raise(errors::ReservedField{.field = "backward_args.reserved0", .got = args.reserved0});
+  if (p.kv_layout == KvLayout::paged) return raise(errors::BackwardOfPagedKeys{});
+  if (p.new_keys) return raise(errors::BackwardOfNewKeys{});
   BackwardTensors t;
   const CallTensor tensors[] = {{TensorId::q, Use::read, Need::required, args.q, t.q},
                                 {TensorId::k, Use::read, Need::required, args.k, t.k},
                                 {TensorId::v, Use::read, Need::required, args.v, t.v},
+                                {TensorId::sink, Use::read, if_has(p.sink, Need::required), args.sink, t.sink},
+                                {TensorId::bias, Use::read, if_has(p.bias, Need::required), args.bias, t.bias},
                                 {TensorId::out, Use::read, Need::required, args.out, t.out},
                                 {TensorId::lse, Use::read, Need::required, args.lse, t.lse},
                                 {TensorId::dout, Use::read, Need::required, args.dout, t.dout},
                                 {TensorId::dlse, Use::read, Need::optional, args.dlse, t.dlse},
                                 {TensorId::dq, Use::written, Need::optional, args.dq, t.dq},
                                 {TensorId::dk, Use::written, Need::optional, args.dk, t.dk},
-                                {TensorId::dv, Use::written, Need::optional, args.dv, t.dv}};
+                                {TensorId::dv, Use::written, Need::optional, args.dv, t.dv},
+                                {TensorId::dsink, Use::written, if_has(p.sink, Need::optional), args.dsink, t.dsink},
+                                {TensorId::dbias, Use::written, if_has(p.bias, Need::optional), args.dbias, t.dbias}};
   const CallWorkspace workspace{args.workspace, args.workspace_size, needed, args.stream};
-  ISO_RETURN_IF_ERROR(check_call(p, "isoflash_backward", tensors, workspace));
+  ISO_RETURN_IF_ERROR(check_call({"isoflash_backward", p, layout}, tensors, workspace));
   return t;
 }
 

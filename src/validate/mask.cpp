@@ -23,8 +23,10 @@ struct Parts {
   Part num_context, history_len, num_candidates, history_begin, history_end, candidate_begin, query_offset;
 };
 
+bool is_given(const isoflash_per_sequence& d) { return d.values.rank != 0 || d.value != ISOFLASH_DEFAULT; }
+
 Expected<void> read_part(const isoflash_per_sequence& d, const char* name, i64 batch, Part& part) {
-  part.given = d.values.rank != 0 || d.value != ISOFLASH_DEFAULT;
+  part.given = is_given(d);
   part.value = d.value;
   if (d.values.rank == 0) return {};
   auto values = read_per_sequence(d.values, name, batch);
@@ -64,10 +66,10 @@ Expected<void> read_kind(const isoflash_mask& d, MaskSpec& m) {
   for (const auto& window : windows) {
     if (window.from == ISOFLASH_UNLIMITED) continue;
     if (m.history_kind != HistoryKind::window)
-      return raise(errors::WindowWithoutKind{
-          .argument = window.name,
-          .got = window.from,
-          .history_kind = m.history_kind == HistoryKind::causal ? "CAUSAL" : "BIDIRECTIONAL"});
+      return raise(
+          errors::WindowWithoutKind{.argument = window.name,
+                                    .got = window.from,
+                                    .history_kind = m.history_kind == HistoryKind::causal ? "CAUSAL" : "BIDIRECTIONAL"});
     if (window.from < 0) return raise(errors::NegativeWindow{.argument = window.name, .got = window.from});
     window.to = static_cast<i32>(min_of<i64>(window.from, kUnlimited));
   }
@@ -145,6 +147,25 @@ Expected<void> resolve(const Parts& parts, std::size_t b, Sequence& s) {
 }
 
 }  // namespace
+
+const char* first_given(const isoflash_mask& d) {
+  const struct {
+    const char* name;
+    bool given;
+  } fields[] = {{"history_kind", d.history_kind != ISOFLASH_HISTORY_BIDIRECTIONAL},
+                {"window_left", d.window_left != ISOFLASH_UNLIMITED},
+                {"window_right", d.window_right != ISOFLASH_UNLIMITED},
+                {"candidate_group_size", d.candidate_group_size != 1},
+                {"num_context", is_given(d.num_context)},
+                {"history_len", is_given(d.history_len)},
+                {"num_candidates", is_given(d.num_candidates)},
+                {"history_begin", is_given(d.history_begin)},
+                {"history_end", is_given(d.history_end)},
+                {"candidate_begin", is_given(d.candidate_begin)}};
+  for (const auto& field : fields)
+    if (field.given) return field.name;
+  return nullptr;
+}
 
 Expected<void> resolve_masks(const isoflash_mask& descriptor, std::vector<Sequence>& sequences) {
   MaskSpec shared;

@@ -12,4 +12,7 @@ namespace iso {
 // Fills the masks of `sequences`, whose lengths are set.
 Expected<void> resolve_masks(const isoflash_mask& descriptor, std::vector<Sequence>& sequences);
 
+// The first field of the mask that is not at its default, query_offset aside; null if there is none.
+const char* first_given(const isoflash_mask& descriptor);
+
 }  // namespace iso

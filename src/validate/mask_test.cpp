@@ -89,7 +89,7 @@ TEST(MaskDefaults, ValidHistoryLiesInItsSlot) {
   const struct {
     i64 begin, end;
     bool accepted;
-  } cases[] = {{2, 7, true}, {4, 7, true},  {2, 5, true},  {4, 4, true}, {kDefault, 3, true},
+  } cases[] = {{2, 7, true},        {4, 7, true},  {2, 5, true},  {4, 4, true}, {kDefault, 3, true},
                {6, kDefault, true}, {1, 7, false}, {2, 8, false}, {5, 4, false}};
   for (const auto& x : cases) {
     SCOPED_TRACE(testing::Message() << x.begin << " " << x.end);

@@ -2,6 +2,10 @@
 
 #include <cmath>
 
+#include "base/math.h"
+#include "validate/block_lists.h"
+#include "validate/broadcast.h"
+#include "validate/intervals.h"
 #include "validate/lengths.h"
 #include "validate/mask.h"
 #include "validate/propagate.h"
@@ -27,58 +31,74 @@ Expected<void> read_scores(const isoflash_problem& d, Problem& p) {
   if (p.softcap_kind == SoftcapKind::none) {
     if (!(d.softcap == 0)) return raise(errors::SoftcapWithoutKind{.got = d.softcap});
   } else if (!(d.softcap > 0 && d.softcap <= kMaxScale)) {
-    return raise(errors::SoftcapValue{.got = d.softcap,
-                                      .softcap_kind = p.softcap_kind == SoftcapKind::tanh ? "TANH" : "SOFT_SIGN"});
+    return raise(
+        errors::SoftcapValue{.got = d.softcap, .softcap_kind = p.softcap_kind == SoftcapKind::tanh ? "TANH" : "SOFT_SIGN"});
   }
   if (!(d.dropout == 0)) return raise(errors::DropoutUnsupported{.got = d.dropout});
   if (d.reserved0 != 0) return raise(errors::ReservedField{.field = "problem.reserved0", .got = d.reserved0});
   return {};
 }
 
-// The dimensions, from the tensors that define them: q, then k, then v.
-Expected<void> read_dimensions(const isoflash_problem& d, const ForwardTensors& t, Problem& p) {
-  const bool cu_q = d.cu_seqlens_q.rank != 0, cu_kv = d.cu_seqlens_kv.rank != 0;
-  if (cu_q != cu_kv)
+// Where queries, keys and values lie, as the arrays beside them say.
+Expected<void> read_layout(const isoflash_problem& d, Problem& p) {
+  const bool cu_q = d.cu_seqlens_q.rank != 0, cu_kv = d.cu_seqlens_kv.rank != 0, paged = d.block_table.rank != 0;
+  if (d.k_new.rank != 0 || d.v_new.rank != 0) {
+    if (d.k_new.rank == 0 || d.v_new.rank == 0)
+      return raise(errors::NewKeysUnpaired{.given = d.k_new.rank != 0 ? "k_new" : "v_new",
+                                           .missing = d.k_new.rank != 0 ? "v_new" : "k_new"});
+    p.new_keys = true;
+  }
+  if (paged && cu_kv) return raise(errors::BlockTableWithCuSeqlensKv{});
+  if (cu_q != cu_kv && !paged && !p.new_keys)
     return raise(errors::CuSeqlensUnpaired{.given = cu_q ? "cu_seqlens_q" : "cu_seqlens_kv",
                                            .missing = cu_q ? "cu_seqlens_kv" : "cu_seqlens_q"});
   p.packed = cu_q;
-  const i32 rank = p.packed ? 3 : 4;
-  const struct {
-    const char* name;
-    const Tensor& tensor;
-  } inputs[] = {{"q", t.q}, {"k", t.k}, {"v", t.v}};
-  for (const auto& [name, tensor] : inputs) {
-    if (tensor.rank == rank) continue;
-    if (p.packed) return raise(errors::PackedRank{.tensor = name, .got = tensor.rank});
-    return raise(errors::RankMismatch{.tensor = name,
-                                      .got = tensor.rank,
-                                      .expected = "4 (batch, seqlen, num_heads, head_dim); rank 3 is for packed "
-                                                  "sequences, which come with cu_seqlens_q and cu_seqlens_kv"});
-  }
-  if (p.packed) {
-    const auto batch = packed_batch(d);
-    if (!batch) return tl::unexpected(batch.error());
-    p.batch = *batch;
-  } else {
-    p.batch = t.q.shape[0];
-  }
+  p.kv_layout = paged ? KvLayout::paged : cu_kv ? KvLayout::packed : KvLayout::dense;
+  return {};
+}
+
+// Ranks of q, k and v, without which the dimensions cannot be read.
+Expected<void> check_rank(const char* name, const Tensor& t, bool packed, bool paged) {
+  if (t.rank == (packed ? 3 : 4)) return {};
+  if (packed) return raise(errors::PackedRank{.tensor = name, .got = t.rank, .expected = "total, heads, head_dim"});
+  return raise(errors::RankMismatch{
+      .tensor = name,
+      .got = t.rank,
+      .expected = paged ? "4 (num_pages, page_size, num_heads_kv, head_dim), since block_table is given"
+                        : "4 (batch, seqlen, num_heads, head_dim); rank 3 is for packed sequences, which come with "
+                          "cu_seqlens_q and cu_seqlens_kv"});
+}
+
+// The dimensions, from the tensors that define them: q, then k, then v.
+Expected<void> read_dimensions(const isoflash_problem& d, const ForwardTensors& t, Problem& p) {
+  ISO_RETURN_IF_ERROR(read_layout(d, p));
+  const bool packed_kv = p.kv_layout == KvLayout::packed, paged = p.kv_layout == KvLayout::paged;
+  ISO_RETURN_IF_ERROR(check_rank("q", t.q, p.packed, false));
+  ISO_RETURN_IF_ERROR(check_rank("k", t.k, packed_kv, paged));
+  ISO_RETURN_IF_ERROR(check_rank("v", t.v, packed_kv, paged));
+  const auto batch = read_batch(d, t.q);
+  if (!batch) return tl::unexpected(batch.error());
+  p.batch = *batch;
   if (p.batch > kMaxBatch) return raise(errors::BatchTooLarge{.got = p.batch, .max = kMaxBatch});
-  p.rows_q = t.q.shape[rank - 3];
-  p.num_heads_q = t.q.shape[rank - 2];
-  p.head_dim = t.q.shape[rank - 1];
-  p.rows_kv = t.k.shape[rank - 3];
-  p.num_heads_kv = t.k.shape[rank - 2];
-  p.head_dim_v = t.v.shape[rank - 1];
+  p.rows_q = t.q.shape[t.q.rank - 3];
+  p.num_heads_q = t.q.shape[t.q.rank - 2];
+  p.head_dim = t.q.shape[t.q.rank - 1];
+  p.num_pages = paged ? t.k.shape[0] : 0;
+  p.rows_kv = t.k.shape[t.k.rank - 3];
+  p.num_heads_kv = t.k.shape[t.k.rank - 2];
+  p.head_dim_v = t.v.shape[t.v.rank - 1];
   p.dtype = t.q.dtype;
   p.device = t.q.device;
   p.deterministic = d.deterministic != 0;
+  p.sink = given(t.sink);
+  p.bias = given(t.bias);
   return {};
 }
 
 Expected<void> check_dimensions(const Problem& p) {
   if (p.dtype != DType::f32 && p.dtype != DType::bf16 && p.dtype != DType::f16)
-    return raise(errors::DtypeUnsupported{
-        .tensor = "q", .got = dtype_name(p.dtype), .accepted = "float32, bfloat16, float16"});
+    return raise(
+        errors::DtypeUnsupported{.tensor = "q", .got = dtype_name(p.dtype), .accepted = "float32, bfloat16, float16"});
   const struct {
     const char *dim, *tensor;
     i64 got;
@@ -102,34 +122,46 @@ Expected<Validated> validate_problem(const isoflash_problem& d) {
     TensorId id;
     const isoflash_tensor& from;
     Tensor& to;
-  } tensors[] = {{TensorId::q, d.q, t.q},
-                 {TensorId::k, d.k, t.k},
-                 {TensorId::v, d.v, t.v},
-                 {TensorId::out, d.out, t.out},
-                 {TensorId::lse, d.lse, t.lse}};
+    bool required, written;
+  } tensors[] = {{TensorId::q, d.q, t.q, true, false},
+                 {TensorId::k, d.k, t.k, true, false},
+                 {TensorId::v, d.v, t.v, true, false},
+                 {TensorId::out, d.out, t.out, true, true},
+                 {TensorId::lse, d.lse, t.lse, false, true},
+                 {TensorId::k_new, d.k_new, t.k_new, false, false},
+                 {TensorId::v_new, d.v_new, t.v_new, false, false},
+                 {TensorId::sink, d.sink, t.sink, false, false},
+                 {TensorId::bias, d.bias, t.bias, false, false}};
   for (const auto& tensor : tensors) {
     const auto read = read_tensor(tensor.from, tensor_name(tensor.id));
     if (!read) return tl::unexpected(read.error());
     tensor.to = *read;
     tensor.to.data = nullptr;
-    if (!given(*read) && tensor.id != TensorId::lse)
+    if (!given(*read) && tensor.required)
       return raise(errors::TensorMissing{.tensor = tensor_name(tensor.id), .needed_by = "every plan"});
   }
 
   ISO_RETURN_IF_ERROR(read_dimensions(d, t, p));
   ISO_RETURN_IF_ERROR(check_dimensions(p));
   for (const auto& tensor : tensors) {
-    if (!given(tensor.to)) continue;
+    if (!given(tensor.to) || tensor.id == TensorId::bias) continue;
     ISO_RETURN_IF_ERROR(check_problem_tensor(p, tensor.id, tensor.to));
-    if (tensor.id == TensorId::out || tensor.id == TensorId::lse)
-      ISO_RETURN_IF_ERROR(check_written_layout(p, tensor.id, tensor.to));
+    if (tensor.written) ISO_RETURN_IF_ERROR(check_written_layout(p, tensor.id, tensor.to));
   }
   ISO_RETURN_IF_ERROR(read_scores(d, p));
 
-  auto sequences = read_sequences(d, p);
+  auto sequences = read_sequences(d, p, out.mask_arrays);
   if (!sequences) return tl::unexpected(std::move(sequences).error());
   out.sequences = std::move(*sequences);
+  if (p.bias) {
+    i64 longest = 0;
+    for (const Sequence& s : out.sequences) longest = max_of<i64>(longest, s.seqlen_kv);
+    ISO_RETURN_IF_ERROR(check_problem_bias(p, t.bias, longest));
+    stride_over_shared_axes(t.bias);
+  }
   ISO_RETURN_IF_ERROR(resolve_masks(d.mask, out.sequences));
+  ISO_RETURN_IF_ERROR(read_row_intervals(d, p, out.sequences, out.mask_arrays));
+  ISO_RETURN_IF_ERROR(read_block_lists(d, p, out.sequences, out.mask_arrays));
   return out;
 }
 

@@ -3,7 +3,7 @@
 
 #include "errors/error.h"
 
-#define ISO_RETURN_IF_ERROR(step)                                                     \
-  do {                                                                                \
+#define ISO_RETURN_IF_ERROR(step)                                                           \
+  do {                                                                                      \
     if (auto outcome = (step); !outcome) return tl::unexpected(std::move(outcome).error()); \
   } while (false)

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "validate/propagate.h"
+
 namespace iso {
 namespace {
 
@@ -62,9 +64,8 @@ Expected<Tensor> read_tensor(const isoflash_tensor& descriptor, const char* name
   if (t.rank == 0) return t;
   if (t.rank < 0 || t.rank > 4) return raise(errors::RankMismatch{.tensor = name, .got = t.rank, .expected = "1 to 4"});
   if (descriptor.dtype < 0 || descriptor.dtype >= kNumDTypes)
-    return raise(errors::EnumUnknown{.field = fmt::format("{}.dtype", name),
-                                     .got = descriptor.dtype,
-                                     .accepted = "a value of isoflash_dtype (0 to 5)"});
+    return raise(errors::EnumUnknown{
+        .field = fmt::format("{}.dtype", name), .got = descriptor.dtype, .accepted = "a value of isoflash_dtype (0 to 5)"});
   if (descriptor.device_type != ISOFLASH_CPU && descriptor.device_type != ISOFLASH_CUDA)
     return raise(errors::DeviceUnknown{
         .tensor = name, .got = descriptor.device_type, .accepted = "ISOFLASH_CPU (1), ISOFLASH_CUDA (2)"});
@@ -75,8 +76,7 @@ Expected<Tensor> read_tensor(const isoflash_tensor& descriptor, const char* name
     t.shape[axis] = descriptor.shape[axis];
     t.strides[axis] = descriptor.strides[axis];
     if (t.shape[axis] < 0)
-      return raise(errors::NegativeExtent{
-          .tensor = name, .axis = fmt::format("axis {}", axis), .got = t.shape[axis]});
+      return raise(errors::NegativeExtent{.tensor = name, .axis = fmt::format("axis {}", axis), .got = t.shape[axis]});
   }
   if (spans_too_much(t))
     return raise(errors::OffsetOverflow{.tensor = name, .shape = shape_text(t), .strides = strides_text(t)});
@@ -89,9 +89,18 @@ Expected<void> check_memory(const Tensor& t, const char* name) {
   const auto address = reinterpret_cast<std::uintptr_t>(t.data);
   const int element_size = dtype_size(t.dtype);
   if (address % static_cast<std::uintptr_t>(element_size) != 0)
-    return raise(errors::MisalignedPointer{
-        .tensor = name, .address = fmt::format("{:#x}", address), .element_size = element_size});
+    return raise(
+        errors::MisalignedPointer{.tensor = name, .address = fmt::format("{:#x}", address), .element_size = element_size});
   return {};
+}
+
+Expected<Tensor> read_index_tensor(const isoflash_tensor& descriptor, const char* name) {
+  auto t = read_tensor(descriptor, name);
+  if (!t) return t;
+  if (t->dtype != DType::i32) return raise(errors::IndexDtype{.tensor = name, .got = dtype_name(t->dtype)});
+  if (t->device.type != DeviceType::cpu) return raise(errors::IndexDevice{.tensor = name, .got = device_text(t->device)});
+  ISO_RETURN_IF_ERROR(check_memory(*t, name));
+  return t;
 }
 
 }  // namespace iso

@@ -30,4 +30,7 @@ Expected<Tensor> read_tensor(const isoflash_tensor& descriptor, const char* name
 // Memory is there and aligned to the element size, if there are elements.
 Expected<void> check_memory(const Tensor& t, const char* name);
 
+// A given int32 tensor in host memory, ready to be read.
+Expected<Tensor> read_index_tensor(const isoflash_tensor& descriptor, const char* name);
+
 }  // namespace iso
