@@ -48,7 +48,7 @@ consteval bool spelled_alike(std::string_view name, std::string_view struct_name
 }
 
 #define ISO_FIELD(type, name) #name,
-#define ISO_ERROR(id, NAME, Struct, exception, title, fields, message, ...)                           \
+#define ISO_ERROR(id, NAME, Struct, exception, title, fields, message, ...)                                          \
   static_assert(placeholders_are_fields(message, {fields}), #NAME ": MESSAGE must use each field, and only fields"); \
   static_assert(spelled_alike(#NAME, #Struct), #NAME " and its struct's name differ");
 #include "errors/catalogue.def"
@@ -72,8 +72,8 @@ std::span<const CatalogueEntry> catalogue() {
 #define ISO_FIELD(type, name) FieldSpec{#name, k##type},
 #define ISO_ERROR(id, NAME, Struct, exception, title, fields, message, meaning, raised_by, trigger, situations, solutions, \
                   example, related, test)                                                                                  \
-  CatalogueEntry{id,      #NAME,     #Struct, #exception, title,     {fields}, message, meaning,                           \
-                 raised_by, trigger, situations, solutions, example, related,  test},
+  CatalogueEntry{id,        #NAME,   #Struct,    #exception, title,   {fields}, message, meaning,                          \
+                 raised_by, trigger, situations, solutions,  example, related,  test},
 #include "errors/catalogue.def"
   };
   return entries;
@@ -92,8 +92,11 @@ std::string example_code(const CatalogueEntry& entry, std::string_view code) {
     case ExampleCall::packed: return text + "\nisoflash_plan_create(&problem, &options, &plan, error);";
     case ExampleCall::forward: return text + "\nisoflash_forward(plan, &args, error);";
     case ExampleCall::backward: return text + "\nisoflash_backward(plan, &args, error);";
+    case ExampleCall::merge: return text + "\nisoflash_merge(&args, error);";
+    case ExampleCall::lists:
     case ExampleCall::shell:
-    case ExampleCall::python: break;
+    case ExampleCall::python:
+    case ExampleCall::kernel: break;
   }
   return text;
 }

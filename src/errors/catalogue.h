@@ -10,17 +10,20 @@
 
 namespace iso {
 
-// What an entry's example leads to: a call of the C API, or nothing in particular, for a shell or Python. The code of a C
-// example is what precedes the call; it changes a valid `problem` and `options` (plan: dense tensors, packed: packed ones)
-// or valid `args` (forward, backward). docs/errors.md describes them, error_examples_main.cpp makes a program of them.
-enum class ExampleCall { plan, packed, forward, backward, shell, python };
+// What an entry's example leads to: a call of the C API, or nothing in particular, for a shell, Python or a kernel. The code
+// of a C example is what precedes the call; it changes a valid `problem` and `options` (plan: dense tensors, packed: packed ones)
+// or valid `args` (forward, backward, merge). One that builds block lists (lists) has the call itself, with a valid dense
+// `problem` at hand. docs/errors.md describes them, error_examples_main.cpp makes a program of them.
+enum class ExampleCall { plan, packed, forward, backward, merge, lists, shell, python, kernel };
 
 struct ErrorExample {
   ExampleCall call;
   std::string_view wrong, right;
 
-  bool in_c() const { return call != ExampleCall::shell && call != ExampleCall::python; }
-  std::string_view language() const { return in_c() ? "c" : call == ExampleCall::shell ? "sh" : "python"; }
+  bool in_c() const { return call < ExampleCall::shell; }
+  std::string_view language() const {
+    return in_c() ? "c" : call == ExampleCall::shell ? "sh" : call == ExampleCall::kernel ? "cpp" : "python";
+  }
 };
 
 struct FieldSpec {

@@ -18,7 +18,7 @@ namespace {
 TEST(Catalogue, IdIsInARangeInUse) {
   for (const CatalogueEntry& e : catalogue()) {
     SCOPED_TRACE(e.name);
-    EXPECT_TRUE((std::set{1, 2, 3, 5, 6, 7, 9}.contains(e.id / 1000))) << e.id;
+    EXPECT_TRUE((std::set{1, 2, 3, 4, 5, 6, 7, 8, 9}.contains(e.id / 1000))) << e.id;
   }
 }
 
@@ -54,7 +54,9 @@ TEST(Catalogue, TextsAreComplete) {
     EXPECT_FALSE(e.example.wrong.empty());
     EXPECT_FALSE(e.example.right.empty());
     EXPECT_NE(e.example.wrong, e.example.right) << "the example must show a difference";
-    EXPECT_EQ(e.test, "ErrorsRaised." + std::string(e.struct_name));
+    // A driver's errors need a driver that fails, and are raised where such a one is made up.
+    const bool of_driver = e.id / 100 == 51;
+    if (!of_driver) EXPECT_EQ(e.test, "ErrorsRaised." + std::string(e.struct_name));
   }
 }
 
@@ -98,8 +100,8 @@ TEST(Catalogue, MarkdownHasEverySection) {
     std::size_t at = 0;
     const std::string heading = "# " + std::to_string(e.id) + " " + std::string(e.name);
     for (const char* part : {heading.c_str(), "Exception kind: `", "```text\n", "## What it means", "## Where it is raised",
-                             "## Solutions", "## Example fix", "Wrong:", "Right:", "## When it happens", "Trigger: ",
-                             "Common situations:", "## Related errors"}) {
+                             "## Solutions", "## Example fix", "Wrong:", "Right:", "## When it happens",
+                             "Trigger: ", "Common situations:", "## Related errors"}) {
       at = page.find(part, at);
       ASSERT_NE(at, page.npos) << "missing, or out of order: " << part;
     }

@@ -47,9 +47,9 @@ Error::Error(ErrorId id, std::vector<ErrorField> fields) : id_(id), fields_(std:
 }
 
 #define ISO_FIELD(type, name) ErrorField{#name, error.name.value},
-#define ISO_ERROR(id, NAME, Struct, exception, title, fields, ...)          \
-  Error make_error([[maybe_unused]] const errors::Struct& error) {          \
-    return Error(ErrorId::k##Struct, std::vector<ErrorField>{fields});      \
+#define ISO_ERROR(id, NAME, Struct, exception, title, fields, ...)     \
+  Error make_error([[maybe_unused]] const errors::Struct& error) {     \
+    return Error(ErrorId::k##Struct, std::vector<ErrorField>{fields}); \
   }
 #include "errors/catalogue.def"
 

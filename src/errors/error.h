@@ -24,8 +24,7 @@ namespace errors {
 // The field types. Implicit on purpose: a raise site names the field and gives the value it has at hand.
 struct Int {
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  Int(T x) : value(static_cast<i64>(x)) {}
+  requires(!std::same_as<T, bool>) Int(T x) : value(static_cast<i64>(x)) {}
   i64 value;
 };
 

@@ -25,7 +25,7 @@ An error carries one line of text (which argument, what was got, what is expecte
 | `raised_by` | source file of the check |
 | `trigger`, `situations` | the exact condition, and how callers usually meet it |
 | `solutions` | what to do, most likely first |
-| `example` | `wrong` and `right` code, and its `language` (`c`, `sh` or `python`) |
+| `example` | `wrong` and `right` code, and its `language` (`c`, `sh`, `python` or `cpp`) |
 | `related` | other errors worth a look: `id`, `name`, `title` |
 | `test` | the test that raises the error |
 | `docs` | its page |
@@ -35,7 +35,8 @@ C: `isoflash_error_message`, `isoflash_error_json`; any entry by id: `isoflash_e
 
 The C examples of the pages change a call that is right otherwise. `problem` is dense, with batch 2, seqlen_q = seqlen_kv
 = 128, num_heads_q = 4, num_heads_kv = 2, head_dim = head_dim_v = 64, bfloat16, and lse; where the example is about
-packing, its 256 rows are packed as sequences of 100 and 156. `args` are the arguments of a call of the plan made for it.
+packing, its 256 rows are packed as sequences of 100 and 156. `args` are the arguments of a call of the plan made for it,
+or of a merge of two such results, `outs` and `lses`.
 `data` is memory enough for whatever is named. A test runs them all: the wrong ones raise their error, the right ones
 succeed.
 
@@ -47,6 +48,7 @@ std::string_view range_title(int range) {
     case 1: return "Shapes";
     case 2: return "Dtypes and layout";
     case 3: return "Masks and packing";
+    case 4: return "Paging and cached keys";
     case 5: return "Device and backend";
     case 6: return "Plan and workspace";
     case 7: return "Files and command line";
@@ -63,8 +65,8 @@ std::string index_page() {
       page += fmt::format("\n## {}xxx: {}\n\n", range, range_title(range));
       page += "| id | name | exception | what went wrong |\n| --- | --- | --- | --- |\n";
     }
-    page += fmt::format("| [{0}](errors/{0}.md) | `{1}` | {2} | {3} |\n", entry.id, entry.name, entry.exception,
-                        entry.title);
+    page +=
+        fmt::format("| [{0}](errors/{0}.md) | `{1}` | {2} | {3} |\n", entry.id, entry.name, entry.exception, entry.title);
   }
   return page;
 }

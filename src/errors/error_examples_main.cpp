@@ -62,6 +62,15 @@ static void make_backward(const isoflash_problem *problem, const isoflash_plan *
   args->workspace = memory(), args->workspace_size = isoflash_backward_workspace_size(plan);
 }
 
+static isoflash_tensor outs[2], lses[2];
+
+static void make_merge(isoflash_merge_args *args) {
+  isoflash_merge_args_init(args);
+  for (int n = 0; n < 2; ++n) outs[n] = rows(0, 4), lses[n] = lse_rows(0);
+  args->num_parts = 2, args->outs = outs, args->lses = lses;
+  args->out = rows(0, 4), args->lse = lse_rows(0);
+}
+
 static int failures;
 
 static void expect(isoflash_status got, isoflash_status wanted, const char *example, const isoflash_error *error) {
@@ -98,9 +107,17 @@ void print_function(const iso::CatalogueEntry& entry, const char* which, std::st
   const bool run = call == ExampleCall::forward || call == ExampleCall::backward;
   const char* const direction = call == ExampleCall::forward ? "forward" : "backward";
   std::printf("\nstatic isoflash_status %s(isoflash_error *error) {\n", function_name(entry, which).c_str());
+  if (call == ExampleCall::merge) {
+    std::printf("  isoflash_merge_args args;\n  make_merge(&args);\n%.*s\n", static_cast<int>(code.size()), code.data());
+    std::printf("  return isoflash_merge(&args, error);\n}\n");
+    return;
+  }
   std::printf("  isoflash_problem problem;\n  isoflash_plan_options options;\n  isoflash_plan *plan = NULL;\n");
   std::printf("  make_problem(%d, &problem, &options);\n", call == ExampleCall::packed);
-  if (run) {
+  if (call == ExampleCall::lists) {
+    std::printf("  isoflash_block_lists_handle *lists = NULL;\n  isoflash_status status = ISOFLASH_OK;\n");
+    std::printf("%.*s\n  isoflash_block_lists_destroy(lists);\n", static_cast<int>(code.size()), code.data());
+  } else if (run) {
     std::printf("  isoflash_status status = isoflash_plan_create(&problem, &options, &plan, error);\n");
     std::printf("  if (status != ISOFLASH_OK) return status;\n  isoflash_plan *const made = plan;\n");
     std::printf("  isoflash_%s_args args;\n  make_%s(&problem, plan, &args);\n", direction, direction);

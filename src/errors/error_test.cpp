@@ -11,19 +11,33 @@ namespace {
 
 // Compile-time laws of raise sites; templates, so that a wrong initialiser is "no" and not a failed compilation.
 template <class E>
-constexpr bool kComplete = requires { E{.num_heads_q = 3, .num_heads_kv = 2}; };
+constexpr bool kComplete = requires {
+  E{.num_heads_q = 3, .num_heads_kv = 2};
+};
 template <class E>
-constexpr bool kLacksLast = requires { E{.num_heads_q = 3}; };
+constexpr bool kLacksLast = requires {
+  E{.num_heads_q = 3};
+};
 template <class E>
-constexpr bool kLacksFirst = requires { E{.num_heads_kv = 2}; };
+constexpr bool kLacksFirst = requires {
+  E{.num_heads_kv = 2};
+};
 template <class E>
-constexpr bool kNothing = requires { E{}; };
+constexpr bool kNothing = requires {
+  E{};
+};
 template <class E>
-constexpr bool kTextForNumber = requires { E{.num_heads_q = "3", .num_heads_kv = 2}; };
+constexpr bool kTextForNumber = requires {
+  E{.num_heads_q = "3", .num_heads_kv = 2};
+};
 template <class E>
-constexpr bool kBoolForNumber = requires { E{.num_heads_q = true, .num_heads_kv = 2}; };
+constexpr bool kBoolForNumber = requires {
+  E{.num_heads_q = true, .num_heads_kv = 2};
+};
 template <class E>
-constexpr bool kFloatForNumber = requires { E{.num_heads_q = 3.5, .num_heads_kv = 2}; };
+constexpr bool kFloatForNumber = requires {
+  E{.num_heads_q = 3.5, .num_heads_kv = 2};
+};
 
 static_assert(kComplete<errors::HeadRatio>);
 static_assert(!kLacksLast<errors::HeadRatio>, "a raise site that forgets a field must not compile");
