@@ -20,8 +20,10 @@ class ForcedLevel {
   }
   ~ForcedLevel() {
     if (!forced_) return;
-    if (before_.empty()) unsetenv(kLevelVariable);
-    else setenv(kLevelVariable, before_.c_str(), 1);
+    if (before_.empty())
+      unsetenv(kLevelVariable);
+    else
+      setenv(kLevelVariable, before_.c_str(), 1);
   }
   ForcedLevel(const ForcedLevel&) = delete;
   ForcedLevel& operator=(const ForcedLevel&) = delete;
@@ -42,6 +44,7 @@ struct OwnedError {
 
 isoflash_tensor descriptor(const Tensor& t) {
   isoflash_tensor out = {};
+  if (!given(t)) return out;
   out.data = t.data;
   out.dtype = static_cast<i32>(t.dtype);
   out.rank = t.rank;
@@ -58,14 +61,21 @@ isoflash_tensor descriptor(const std::vector<i32>& values) {
   return out;
 }
 
+isoflash_tensor descriptor(const IntArray& array) {
+  isoflash_tensor out = {};
+  const std::vector<int64_t> shape(array.shape.begin(), array.shape.end());
+  if (array.given())
+    isoflash_tensor_contiguous(&out, const_cast<i32*>(array.values.data()), ISOFLASH_I32, static_cast<i32>(shape.size()),
+                               shape.data());
+  return out;
+}
+
 // The problem of a case as the C ABI takes it, with the arrays it points to.
 struct Descriptor {
   isoflash_problem problem;
   std::vector<std::vector<i32>> arrays;
 
-  const std::vector<i32>& keep(const std::vector<i64>& values) {
-    return arrays.emplace_back(values.begin(), values.end());
-  }
+  const std::vector<i32>& keep(const std::vector<i64>& values) { return arrays.emplace_back(values.begin(), values.end()); }
   void lengths(const std::vector<i64>& values, isoflash_tensor& field) {
     if (!values.empty()) field = descriptor(keep(values));
   }
@@ -75,11 +85,27 @@ struct Descriptor {
     field = descriptor(keep(cu));
   }
   void per_sequence(const std::vector<i64>& values, isoflash_per_sequence& field) {
-    if (values.size() == 1) field.value = values[0];
-    else lengths(values, field.values);
+    if (values.size() == 1)
+      field.value = values[0];
+    else
+      lengths(values, field.values);
   }
 
-  Descriptor(const Case& c, const BackwardTensors& at) {
+  void block_lists(const RandomBlocks& x, const CaseArrays& from) {
+    isoflash_block_sparsity& blocks = problem.blocks;
+    blocks.block_m = x.block_m;
+    blocks.block_n = x.block_n;
+    const auto describe = [](const ListArrays& list) {
+      return isoflash_block_list{descriptor(list.counts), descriptor(list.indices)};
+    };
+    blocks.forward = {describe(from.forward[0]), describe(from.forward[1]), describe(from.forward[2])};
+    blocks.backward = {describe(from.backward[0]), describe(from.backward[1]), describe(from.backward[2])};
+    blocks.valid_upper = descriptor(from.valid_upper);
+    blocks.valid_lower = descriptor(from.valid_lower);
+  }
+
+  Descriptor(const Case& c, const CaseArrays& arrays_of_case, const CaseTensors& tensors) {
+    const BackwardTensors& at = tensors.at;
     isoflash_problem_init(&problem);
     problem.q = descriptor(at.q);
     problem.k = descriptor(at.k);
@@ -87,12 +113,22 @@ struct Descriptor {
     problem.out = descriptor(at.out);
     problem.lse = descriptor(at.lse);
     problem.deterministic = 1;
-    if (c.packed) {
-      cu_seqlens(c.seqlen_q, problem.cu_seqlens_q);
-      cu_seqlens(c.seqlen_kv, problem.cu_seqlens_kv);
-    }
+    problem.k_new = descriptor(tensors.k_new);
+    problem.v_new = descriptor(tensors.v_new);
+    problem.sink = descriptor(at.sink);
+    problem.bias = descriptor(at.bias);
+    if (c.packed) cu_seqlens(c.seqlen_q, problem.cu_seqlens_q);
+    if (c.kv_layout == KvLayout::packed) cu_seqlens(c.seqlen_kv, problem.cu_seqlens_kv);
     lengths(c.seqused_q, problem.seqused_q);
     lengths(c.seqused_kv, problem.seqused_kv);
+    if (c.kv_layout == KvLayout::paged) {
+      problem.block_table = descriptor(arrays_of_case.block_table);
+      std::vector<i64> keys;
+      for (i64 b = 0; b < c.batch; ++b) keys.push_back(value_of(c.seqlen_kv, b, 0));
+      problem.seqused_kv = descriptor(keep(keys));
+    }
+    problem.row_intervals = descriptor(arrays_of_case.row_intervals);
+    if (c.blocks.block_m > 0) block_lists(c.blocks, arrays_of_case);
     if (c.scale) problem.scale = *c.scale;
     problem.softcap_kind = static_cast<i32>(c.softcap_kind);
     problem.softcap = c.softcap;
@@ -143,10 +179,10 @@ std::string guarded(const CaseTensors& tensors, std::size_t workspace_size, Func
 
 }  // namespace
 
-tl::expected<Call, Refusal> Call::prepare(const Case& c, const CaseTensors& tensors, const Target& target,
-                                          int num_threads) {
+tl::expected<Call, Refusal> Call::prepare(const Case& c, const CaseArrays& arrays, const CaseTensors& tensors,
+                                          const Target& target, int num_threads) {
   const ForcedLevel forced(target.level);
-  const Descriptor descriptor(c, tensors.at);
+  const Descriptor descriptor(c, arrays, tensors);
   OwnedError error;
   for (i32 n = 0; n < isoflash_backend_count(); ++n) {
     if (target.backend != isoflash_backend_name(n)) continue;
@@ -157,6 +193,7 @@ tl::expected<Call, Refusal> Call::prepare(const Case& c, const CaseTensors& tens
   isoflash_plan_options_init(&options);
   options.backend = target.backend.c_str();
   options.num_threads = num_threads;
+  options.num_splits = static_cast<i32>(c.num_splits);
   isoflash_plan* plan = nullptr;
   if (isoflash_plan_create(&descriptor.problem, &options, &plan, error.error) != ISOFLASH_OK)
     return tl::unexpected(Refusal{false, error.message()});
@@ -173,6 +210,10 @@ std::string Call::forward(const CaseTensors& tensors) const {
     args.v = descriptor(tensors.at.v);
     args.out = descriptor(tensors.at.out);
     args.lse = descriptor(tensors.at.lse);
+    args.k_new = descriptor(tensors.k_new);
+    args.v_new = descriptor(tensors.v_new);
+    args.sink = descriptor(tensors.at.sink);
+    args.bias = descriptor(tensors.at.bias);
     args.workspace = workspace;
     args.workspace_size = size;
     OwnedError error;
@@ -192,10 +233,14 @@ std::string Call::backward(const CaseTensors& tensors, Wanted wanted) const {
     args.out = descriptor(tensors.at.out);
     args.lse = descriptor(tensors.at.lse);
     args.dout = descriptor(tensors.at.dout);
+    args.sink = descriptor(tensors.at.sink);
+    args.bias = descriptor(tensors.at.bias);
     if (given(tensors.at.dlse)) args.dlse = descriptor(tensors.at.dlse);
     if (wanted.dq) args.dq = descriptor(tensors.at.dq);
     if (wanted.dk) args.dk = descriptor(tensors.at.dk);
     if (wanted.dv) args.dv = descriptor(tensors.at.dv);
+    if (wanted.dsink) args.dsink = descriptor(tensors.at.dsink);
+    if (wanted.dbias) args.dbias = descriptor(tensors.at.dbias);
     args.workspace = workspace;
     args.workspace_size = size;
     OwnedError error;
@@ -205,6 +250,15 @@ std::string Call::backward(const CaseTensors& tensors, Wanted wanted) const {
   if (element_bits(tensors.at.out) != out_before || element_bits(tensors.at.lse) != lse_before)
     return "the backward modified out or lse";
   return {};
+}
+
+std::vector<std::string> runnable_levels() {
+  std::vector<std::string> names = {""};
+  for (i32 n = 0; n < isoflash_cpu_level_count(); ++n) {
+    const std::string name = isoflash_cpu_level_name(n);
+    if (name != isoflash_cpu_level_in_use() && isoflash_cpu_level_available(n) != 0) names.push_back(name);
+  }
+  return names;
 }
 
 bool level_available(const std::string& level) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <tl/expected.hpp>
+#include <vector>
 
 #include "conformance/tensors.h"
 #include "isoflash/isoflash.h"
@@ -13,7 +14,7 @@ namespace iso::conformance {
 // What is to be tested.
 struct Target {
   std::string backend = "cpu";
-  std::string level;    // CPU level to force; empty: the library's own choice
+  std::string level;  // CPU level to force; empty: the library's own choice
 };
 
 // Why a call did not happen.
@@ -24,13 +25,13 @@ struct Refusal {
 
 // Which gradients to ask for.
 struct Wanted {
-  bool dq = true, dk = true, dv = true;
+  bool dq = true, dk = true, dv = true, dsink = true, dbias = true;
 };
 
 class Call {
  public:
-  static tl::expected<Call, Refusal> prepare(const Case& c, const CaseTensors& tensors, const Target& target,
-                                             int num_threads);
+  static tl::expected<Call, Refusal> prepare(const Case& c, const CaseArrays& arrays, const CaseTensors& tensors,
+                                             const Target& target, int num_threads);
 
   // Empty, or the library's error message. The workspace is filled with NaN before the call; writes outside it and
   // inputs that changed are errors too.
@@ -48,6 +49,9 @@ class Call {
   explicit Call(isoflash_plan* plan) : plan_(plan) {}
   std::unique_ptr<isoflash_plan, Destroy> plan_;
 };
+
+// The level in use first, as "" (the library's own choice), then the others that this machine runs.
+std::vector<std::string> runnable_levels();
 
 // True if this machine can run the CPU level of that name.
 bool level_available(const std::string& level);

@@ -1,7 +1,10 @@
 #include "conformance/case.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <initializer_list>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,11 +15,17 @@ struct ListField {
   const char* key;
   std::vector<i64> Case::*list;
 };
-constexpr ListField kLists[] = {
-    {"q", &Case::seqlen_q},           {"k", &Case::seqlen_kv},           {"usedq", &Case::seqused_q},
-    {"usedk", &Case::seqused_kv},     {"context", &Case::num_context},   {"history", &Case::history_len},
-    {"hbegin", &Case::history_begin}, {"hend", &Case::history_end},      {"candidates", &Case::num_candidates},
-    {"cbegin", &Case::candidate_begin}, {"offset", &Case::query_offset}};
+constexpr ListField kLists[] = {{"q", &Case::seqlen_q},
+                                {"k", &Case::seqlen_kv},
+                                {"usedq", &Case::seqused_q},
+                                {"usedk", &Case::seqused_kv},
+                                {"context", &Case::num_context},
+                                {"history", &Case::history_len},
+                                {"hbegin", &Case::history_begin},
+                                {"hend", &Case::history_end},
+                                {"candidates", &Case::num_candidates},
+                                {"cbegin", &Case::candidate_begin},
+                                {"offset", &Case::query_offset}};
 
 template <class Enum, std::size_t kCount>
 bool parse_name(std::string_view text, const char* const (&names)[kCount], Enum& value) {
@@ -78,10 +87,85 @@ bool parse_kind(std::string_view text, Case& c) {
 
 bool parse_cap(std::string_view text, Case& c) {
   const std::string_view kind = cut(text, ':');
-  if (kind == "tanh") c.softcap_kind = SoftcapKind::tanh;
-  else if (kind == "softsign") c.softcap_kind = SoftcapKind::soft_sign;
-  else return false;
+  if (kind == "tanh")
+    c.softcap_kind = SoftcapKind::tanh;
+  else if (kind == "softsign")
+    c.softcap_kind = SoftcapKind::soft_sign;
+  else
+    return false;
   return parse_real(text, c.softcap) && c.softcap > 0;
+}
+
+bool parse_kv(std::string_view text, Case& c) {
+  if (text == "dense") return c.kv_layout = KvLayout::dense, true;
+  if (text == "packed") return c.kv_layout = KvLayout::packed, true;
+  if (cut(text, ':') != "paged") return false;
+  c.kv_layout = KvLayout::paged;
+  return parse_int(text, c.page_size) && c.page_size > 0;
+}
+
+// A letter of a case's text that sets a flag.
+struct Letter {
+  char letter;
+  bool* flag;
+};
+
+bool parse_letters(std::string_view text, std::initializer_list<Letter> letters) {
+  for (const char x : text) {
+    const auto found = std::find_if(letters.begin(), letters.end(), [x](const Letter& l) { return l.letter == x; });
+    if (found == letters.end()) return false;
+    *found->flag = true;
+  }
+  return true;
+}
+std::string print_letters(std::initializer_list<std::pair<char, bool>> letters, const char* before) {
+  std::string out;
+  for (const auto& [letter, set] : letters)
+    if (set) out += letter;
+  return out.empty() ? out : before + out;
+}
+
+bool parse_intervals(std::string_view text, RandomIntervals& x) {
+  return parse_int(cut(text, ':'), x.count) && x.count > 0 && x.count <= 3 && parse_int(cut(text, ':'), x.seed) &&
+         parse_letters(text, {{'b', &x.shared_batch}, {'h', &x.shared_heads}});
+}
+std::string print_intervals(const RandomIntervals& x) {
+  return fmt::format("{}:{}{}", x.count, x.seed, print_letters({{'b', x.shared_batch}, {'h', x.shared_heads}}, ":"));
+}
+
+bool parse_blocks(std::string_view text, RandomBlocks& x) {
+  return parse_int(cut(text, '/'), x.block_m) && parse_int(cut(text, ':'), x.block_n) && x.block_m > 0 && x.block_n > 0 &&
+         x.block_m % 64 == 0 && x.block_n % 64 == 0 && parse_int(cut(text, ':'), x.seed) &&
+         parse_letters(text, {{'b', &x.shared_batch},
+                              {'h', &x.shared_heads},
+                              {'v', &x.valid_bounds},
+                              {'t', &x.both_forms},
+                              {'m', &x.mask},
+                              {'f', &x.full},
+                              {'d', &x.diag}});
+}
+std::string print_blocks(const RandomBlocks& x) {
+  return fmt::format("{}/{}:{}{}", x.block_m, x.block_n, x.seed,
+                     print_letters({{'b', x.shared_batch},
+                                    {'h', x.shared_heads},
+                                    {'v', x.valid_bounds},
+                                    {'t', x.both_forms},
+                                    {'m', x.mask},
+                                    {'f', x.full},
+                                    {'d', x.diag}},
+                                   ":"));
+}
+
+bool parse_bias(std::string_view text, Bias& x) {
+  x.given = true;
+  const std::string_view axes = cut(text, ':');
+  if (!text.empty() && text != "inf") return false;
+  x.infinite = !text.empty();
+  return axes == "keys" || (!axes.empty() && parse_letters(axes, {{'b', &x.batch}, {'h', &x.heads}, {'q', &x.rows}}));
+}
+std::string print_bias(const Bias& x) {
+  const std::string axes = print_letters({{'b', x.batch}, {'h', x.heads}, {'q', x.rows}}, "");
+  return (axes.empty() ? "keys" : axes) + (x.infinite ? ":inf" : "");
 }
 
 bool parse_word(std::string_view word, Case& c) {
@@ -90,6 +174,7 @@ bool parse_word(std::string_view word, Case& c) {
   if (word == "bf16") return c.dtype = DType::bf16, true;
   if (word == "f16") return c.dtype = DType::f16, true;
   if (word == "dense" || word == "packed") return c.packed = word == "packed", true;
+  if (word == "new") return c.new_keys = true;
   if (word == "dlse") return c.dlse = true;
   return false;
 }
@@ -102,6 +187,12 @@ bool parse_field(std::string_view key, std::string_view value, Case& c) {
   if (key == "d") return parse_pair(value, c.head_dim, c.head_dim_v);
   if (key == "group") return parse_int(value, c.candidate_group_size) && c.candidate_group_size > 0;
   if (key == "kind") return parse_kind(value, c);
+  if (key == "kv") return parse_kv(value, c);
+  if (key == "intervals") return parse_intervals(value, c.intervals);
+  if (key == "blocks") return parse_blocks(value, c.blocks);
+  if (key == "sink") return parse_name(value, kSinkNames, c.sink);
+  if (key == "bias") return parse_bias(value, c.bias);
+  if (key == "splits") return parse_int(value, c.num_splits) && c.num_splits > 0;
   if (key == "cap") return parse_cap(value, c);
   if (key == "scale") return parse_real(value, c.scale.emplace());
   if (key == "strides") return parse_name(value, kStridesNames, c.strides);
@@ -109,11 +200,24 @@ bool parse_field(std::string_view key, std::string_view value, Case& c) {
   return false;
 }
 
-// What makes a case unusable although every token is right; empty if nothing.
-std::string contradiction(const Case& c) {
+bool has_mask(const Case& c) {
+  for (const auto list : {&Case::num_context, &Case::history_len, &Case::history_begin, &Case::history_end,
+                          &Case::num_candidates, &Case::candidate_begin})
+    if (!(c.*list).empty()) return true;
+  return c.history_kind != HistoryKind::bidirectional || c.candidate_group_size != 1;
+}
+
+// What the lengths contradict; empty if nothing.
+std::string length_contradiction(const Case& c) {
   const std::size_t batch = static_cast<std::size_t>(c.batch);
-  if (c.seqlen_q.size() != c.seqlen_kv.size()) return "q= and k= must list equally many lengths";
+  if (c.packed && c.kv_layout == KvLayout::packed && c.seqlen_q.size() != c.seqlen_kv.size())
+    return "q= and k= must list equally many lengths";
   if (!c.packed && c.seqlen_q.size() != 1) return "a dense case has one q= and one k= (see usedq=, usedk=)";
+  if (c.kv_layout == KvLayout::dense && c.seqlen_kv.size() != 1) return "dense keys have one k= (see usedk=)";
+  if (c.kv_layout == KvLayout::packed && c.seqlen_kv.size() != batch) return "packed keys have one k= per sequence";
+  if (c.kv_layout == KvLayout::paged && c.seqlen_kv.size() != batch && c.seqlen_kv.size() != 1)
+    return "pages have one k= for all sequences or one for each";
+  if (c.kv_layout == KvLayout::paged && !c.seqused_kv.empty()) return "usedk= is for dense and packed keys";
   for (const ListField& field : kLists) {
     const std::vector<i64>& list = c.*field.list;
     const bool rows = field.list == &Case::seqlen_q || field.list == &Case::seqlen_kv;
@@ -121,10 +225,26 @@ std::string contradiction(const Case& c) {
     if (!rows && !list.empty() && list.size() != batch && (used || list.size() != 1))
       return fmt::format("{}= needs one number per sequence ({})", field.key, batch);
   }
+  return {};
+}
+
+// What makes a case unusable although every token is right; empty if nothing.
+std::string contradiction(const Case& c) {
+  if (std::string what = length_contradiction(c); !what.empty()) return what;
   if (c.num_heads_kv < 1 || c.num_heads_q % c.num_heads_kv != 0)
     return "h= needs a whole number of query heads per kv head";
   if (c.head_dim < 1 || c.head_dim_v < 1) return "d= must be at least 1";
-  if (c.strides == Strides::fused && c.seqlen_q != c.seqlen_kv) return "strides=fused needs q= and k= to be equal";
+  const bool cache = c.new_keys || c.kv_layout == KvLayout::paged;
+  if (cache && c.backward) return "kv=paged and new are forward only: fwd";
+  if (!cache && c.packed != (c.kv_layout == KvLayout::packed)) return "keys laid out otherwise than q need new";
+  if (c.strides == Strides::fused && !c.new_keys && (c.kv_layout == KvLayout::paged || c.seqlen_q != c.seqlen_kv))
+    return "strides=fused needs q= and k= to be equal, or new";
+  if (c.intervals.count > 0 && has_mask(c)) return "intervals= stand in place of the mask: only offset= may be given";
+  if (c.packed && (c.intervals.shared_batch || c.blocks.shared_batch || c.bias.batch))
+    return "packed tensors have no batch axis: the letter b is for dense cases";
+  if (c.blocks.valid_bounds && (cache || c.blocks.block_m != c.blocks.block_n || c.seqlen_q != c.seqlen_kv))
+    return "valid bounds (v) need block_m = block_n and equal q= and k=";
+  if (c.blocks.both_forms && cache) return "backward lists (t) need keys in k and v";
   return {};
 }
 
@@ -134,33 +254,6 @@ std::string print_pair(i64 first, i64 second) {
 }
 std::string print_reach(i64 reach) { return reach < 0 ? "*" : fmt::format("{}", reach); }
 
-i64 value_of(const std::vector<i64>& list, i64 sequence, i64 otherwise) {
-  return list.empty() ? otherwise : list.size() == 1 ? list[0] : list[sequence];
-}
-
-MaskSpec mask_of(const Case& c, i64 sequence, i64 seqlen_q, i64 seqlen_kv) {
-  const i64 context = value_of(c.num_context, sequence, 0);
-  const bool slot_given = !c.history_len.empty() || !c.candidate_begin.empty();
-  const i64 last_candidates = seqlen_kv - value_of(c.num_candidates, sequence, 0);
-  const i64 history = value_of(c.history_len, sequence, value_of(c.candidate_begin, sequence, last_candidates) - context);
-  const i64 begin = value_of(c.candidate_begin, sequence, context + history);
-  const i64 candidates = value_of(c.num_candidates, sequence, slot_given ? seqlen_kv - begin : 0);
-  MaskSpec m;
-  m.seqlen_kv = static_cast<i32>(seqlen_kv);
-  m.context_end = static_cast<i32>(context);
-  m.history_end_slot = static_cast<i32>(context + history);
-  m.history_begin = static_cast<i32>(value_of(c.history_begin, sequence, context));
-  m.history_end = static_cast<i32>(value_of(c.history_end, sequence, context + history));
-  m.candidate_begin = static_cast<i32>(begin);
-  m.candidate_end = static_cast<i32>(begin + candidates);
-  m.candidate_group_size = static_cast<i32>(c.candidate_group_size);
-  m.history_kind = c.history_kind;
-  m.window_left = c.window_left < 0 ? kUnlimited : static_cast<i32>(c.window_left);
-  m.window_right = c.window_right < 0 ? kUnlimited : static_cast<i32>(c.window_right);
-  m.query_offset = static_cast<i32>(value_of(c.query_offset, sequence, seqlen_kv - seqlen_q));
-  return m;
-}
-
 i64 sum(const std::vector<i64>& list) {
   i64 total = 0;
   for (const i64 x : list) total += x;
@@ -169,21 +262,27 @@ i64 sum(const std::vector<i64>& list) {
 
 }  // namespace
 
+i64 value_of(const std::vector<i64>& list, i64 sequence, i64 otherwise) {
+  return list.empty() ? otherwise : list.size() == 1 ? list[0] : list[sequence];
+}
+
 tl::expected<Case, std::string> parse_case(std::string_view text) {
   Case c;
-  bool batch_given = false;
+  bool batch_given = false, layout_given = false;
   while (!text.empty()) {
     const std::string_view token = cut(text, ' ');
     if (token.empty()) continue;
     std::string_view value = token;
     const std::string_view key = cut(value, '=');
     batch_given = batch_given || key == "b";
+    layout_given = layout_given || key == "kv";
     if (!(key.size() == token.size() ? parse_word(token, c) : parse_field(key, value, c)))
       return tl::unexpected(fmt::format("'{}' is not part of a case", token));
   }
   if (c.seqlen_q.empty() || c.seqlen_kv.empty()) return tl::unexpected(std::string("a case needs q= and k="));
   if (c.packed && batch_given) return tl::unexpected(std::string("b= is for dense cases; packed ones list lengths"));
   if (c.packed) c.batch = static_cast<i64>(c.seqlen_q.size());
+  if (c.packed && !layout_given) c.kv_layout = KvLayout::packed;
   if (std::string what = contradiction(c); !what.empty()) return tl::unexpected(what);
   return c;
 }
@@ -196,6 +295,11 @@ std::string print_case(const Case& c) {
   for (const char* key : {"q", "k", "usedq", "usedk"})
     for (const ListField& field : kLists)
       if (std::string_view(field.key) == key && !(c.*field.list).empty()) add(key, print_list(c.*field.list));
+  if (c.kv_layout == KvLayout::paged)
+    add("kv", fmt::format("paged:{}", c.page_size));
+  else if (c.packed != (c.kv_layout == KvLayout::packed))
+    add("kv", c.packed ? "dense" : "packed");
+  if (c.new_keys) out += " new";
   add("h", print_pair(c.num_heads_q, c.num_heads_kv));
   add("d", print_pair(c.head_dim, c.head_dim_v));
   if (c.history_kind == HistoryKind::causal) add("kind", "causal");
@@ -205,9 +309,14 @@ std::string print_case(const Case& c) {
     for (const ListField& field : kLists)
       if (std::string_view(field.key) == key && !(c.*field.list).empty()) add(key, print_list(c.*field.list));
   if (c.candidate_group_size != 1) add("group", fmt::format("{}", c.candidate_group_size));
+  if (c.intervals.count > 0) add("intervals", print_intervals(c.intervals));
+  if (c.blocks.block_m > 0) add("blocks", print_blocks(c.blocks));
   if (c.scale) add("scale", fmt::format("{}", *c.scale));
   if (c.softcap_kind != SoftcapKind::none)
     add("cap", fmt::format("{}:{}", c.softcap_kind == SoftcapKind::tanh ? "tanh" : "softsign", c.softcap));
+  if (c.sink != Sink::none) add("sink", kSinkNames[static_cast<int>(c.sink)]);
+  if (c.bias.given) add("bias", print_bias(c.bias));
+  if (c.num_splits > 0) add("splits", fmt::format("{}", c.num_splits));
   if (c.strides != Strides::contiguous) add("strides", kStridesNames[static_cast<int>(c.strides)]);
   if (c.data != Data::normal) add("data", kDataNames[static_cast<int>(c.data)]);
   if (c.dlse) out += " dlse";
@@ -222,36 +331,17 @@ Problem problem_of(const Case& c) {
   p.head_dim = c.head_dim;
   p.head_dim_v = c.head_dim_v;
   p.packed = c.packed;
+  p.kv_layout = c.kv_layout;
+  p.new_keys = c.new_keys;
+  p.sink = c.sink != Sink::none;
+  p.bias = c.bias.given;
   p.rows_q = sum(c.seqlen_q);
-  p.rows_kv = sum(c.seqlen_kv);
+  p.rows_kv = c.kv_layout == KvLayout::paged ? c.page_size : sum(c.seqlen_kv);
   p.dtype = c.dtype;
   p.scale = c.scale.value_or(1 / std::sqrt(static_cast<double>(c.head_dim)));
   p.softcap_kind = c.softcap_kind;
   p.softcap = c.softcap;
   return p;
-}
-
-std::vector<Sequence> sequences_of(const Case& c) {
-  std::vector<Sequence> out;
-  i64 q_begin = 0, kv_begin = 0;
-  for (i64 b = 0; b < c.batch; ++b) {
-    Sequence s;
-    s.slot_q = static_cast<i32>(value_of(c.seqlen_q, b, 0));
-    s.slot_kv = static_cast<i32>(value_of(c.seqlen_kv, b, 0));
-    s.seqlen_q = static_cast<i32>(value_of(c.seqused_q, b, s.slot_q));
-    s.seqlen_kv = static_cast<i32>(value_of(c.seqused_kv, b, s.slot_kv));
-    if (c.packed) {
-      s.q_row_begin = q_begin;
-      s.kv_row_begin = kv_begin;
-      q_begin += s.slot_q;
-      kv_begin += s.slot_kv;
-    } else {
-      s.q_batch = s.kv_batch = b;
-    }
-    s.mask = mask_of(c, b, s.seqlen_q, s.seqlen_kv);
-    out.push_back(s);
-  }
-  return out;
 }
 
 }  // namespace iso::conformance

@@ -1,5 +1,5 @@
 // The text of a case is all there is to it.
-#include "conformance/case.h"
+#include "conformance/layout.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -9,7 +9,10 @@
 namespace iso::conformance {
 namespace {
 
-constexpr struct { const char* name; const char* text; } kLines[] = {
+constexpr struct {
+  const char* name;
+  const char* text;
+} kLines[] = {
 #define ISO_CASE(subset, name, text) {name, text},
 #include "conformance/cases.inc"
 #undef ISO_CASE
@@ -35,7 +38,10 @@ TEST(Case, PrintedCasesParseBack) {
 }
 
 TEST(Case, SaysWhatIsWrong) {
-  const struct { const char* text; const char* part; } lines[] = {
+  const struct {
+    const char* text;
+    const char* part;
+  } lines[] = {
       {"bwd f32 dense", "needs q="},
       {"bwd f32 dense q=3 k=3 h=4/3", "h="},
       {"bwd f32 dense q=3 k=3 colour=red", "'colour=red'"},
@@ -45,6 +51,17 @@ TEST(Case, SaysWhatIsWrong) {
       {"bwd f32 dense q=3,4 k=3,4", "usedq"},
       {"bwd f32 packed b=2 q=3 k=3", "b="},
       {"bwd f32 dense q=3 k=4 strides=fused", "fused"},
+      {"bwd f32 dense b=2 q=3 k=4 kv=paged:16", "forward only"},
+      {"fwd f32 packed q=3,4 k=5,6 kv=dense", "dense keys"},
+      {"fwd f32 packed q=3,4 k=5 kv=dense", "need new"},
+      {"fwd f32 dense b=2 q=3 k=4 kv=paged:0", "'kv=paged:0'"},
+      {"fwd f32 dense b=2 q=3 k=4,5,6 kv=paged:16", "pages"},
+      {"fwd f32 dense b=2 q=3 k=4 kind=causal intervals=2:1", "in place of the mask"},
+      {"fwd f32 dense b=2 q=3 k=4 intervals=4:1", "'intervals=4:1'"},
+      {"fwd f32 packed q=3,4 k=3,4 intervals=2:1:b", "letter b"},
+      {"fwd f32 dense q=3 k=4 blocks=64/96:1", "'blocks=64/96:1'"},
+      {"fwd f32 dense q=3 k=3 blocks=64/128:1:v", "valid bounds"},
+      {"fwd f32 dense q=3 k=3 bias=x", "'bias=x'"},
   };
   for (const auto& [text, part] : lines) {
     const auto c = parse_case(text);
@@ -56,7 +73,8 @@ TEST(Case, SaysWhatIsWrong) {
 TEST(Case, ResolvesTheDefaultsOfTheMask) {
   const auto c = parse_case("fwd f32 dense b=2 q=4 k=20 context=2,3 candidates=5");
   ASSERT_TRUE(c);
-  const std::vector<Sequence> s = sequences_of(*c);
+  const Layout layout = layout_of(*c);
+  const std::vector<Sequence>& s = layout.sequences;
   EXPECT_EQ(s[1].mask.context_end, 3);
   EXPECT_EQ(s[1].mask.history_begin, 3);
   EXPECT_EQ(s[1].mask.history_end, 15);

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <random>
 #include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "conformance/case.h"
+#include "conformance/dice.h"
 
 namespace iso::conformance {
 namespace {
@@ -20,21 +20,6 @@ constexpr Line kLines[] = {
 #define ISO_CASE(subset, name, text) {subset, name, text},
 #include "conformance/cases.inc"
 #undef ISO_CASE
-};
-
-// Small helper over one generator; ranges include both ends. std::uniform_int_distribution differs between libraries.
-class Dice {
- public:
-  explicit Dice(u64 seed) : random_(seed) {}
-  i64 between(i64 low, i64 high) { return low + static_cast<i64>(random_() % static_cast<u64>(high - low + 1)); }
-  bool one_in(i64 n) { return between(1, n) == 1; }
-  template <class T, std::size_t kCount>
-  T any_of(const T (&choices)[kCount]) {
-    return choices[between(0, kCount - 1)];
-  }
-
- private:
-  std::mt19937_64 random_;
 };
 
 // A mask for keys of these lengths, with every part of it now and then absent.
@@ -62,6 +47,51 @@ void add_mask(Case& c, const std::vector<i64>& seqlen_q, const std::vector<i64>&
   c.candidate_group_size = dice.one_in(2) ? 1 : dice.one_in(2) ? dice.between(2, 5) : dice.between(30, 70);
 }
 
+void add_intervals(Case& c, Dice& dice) {
+  c.intervals = {dice.between(1, 3), dice.between(0, 1000), !c.packed && dice.one_in(3), dice.one_in(2)};
+}
+
+void add_blocks(Case& c, Dice& dice) {
+  RandomBlocks& x = c.blocks;
+  x.block_m = dice.any_of<i64>({64, 64, 128, 192, 256});
+  x.block_n = dice.one_in(2) ? x.block_m : dice.any_of<i64>({64, 64, 128, 192, 256});
+  x.seed = dice.between(0, 1000);
+  x.shared_batch = !c.packed && dice.one_in(3);
+  x.shared_heads = dice.one_in(2);
+  const bool cache = c.new_keys || c.kv_layout == KvLayout::paged;
+  x.valid_bounds = !cache && x.block_m == x.block_n && c.seqlen_q == c.seqlen_kv && dice.one_in(2);
+  x.both_forms = !cache && dice.one_in(2);
+  if (dice.one_in(2)) return;
+  x.mask = dice.one_in(2);
+  x.full = dice.one_in(2);
+  x.diag = dice.one_in(3);
+}
+
+// Where the rows lie, given how many each sequence has in use. With new keys, those of the query rows come from k_new.
+void add_lengths(Case& c, const std::vector<i64>& seqlen_q, const std::vector<i64>& seqlen_kv, i64 longest, bool equal,
+                 Dice& dice) {
+  c.kv_layout = c.packed ? KvLayout::packed : KvLayout::dense;
+  std::vector<i64> cached = seqlen_kv;
+  if (dice.one_in(3)) {
+    c.backward = false;
+    c.new_keys = dice.one_in(2);
+    c.kv_layout = KvLayout::paged;
+    if (c.new_keys) c.kv_layout = dice.any_of({KvLayout::dense, KvLayout::packed, KvLayout::paged});
+    if (c.kv_layout == KvLayout::paged) c.page_size = dice.any_of<i64>({1, 3, 16, 64, 100, 128, 256});
+    for (i64 b = 0; b < c.batch && c.new_keys; ++b) cached[b] -= seqlen_q[b];
+  }
+  if (c.packed) {
+    c.seqlen_q = seqlen_q;
+  } else {
+    c.seqlen_q = {equal ? longest : dice.between(*std::max_element(seqlen_q.begin(), seqlen_q.end()), longest)};
+    c.seqused_q = seqlen_q;
+  }
+  c.seqlen_kv = cached;
+  if (c.kv_layout != KvLayout::dense) return;
+  c.seqlen_kv = {longest};
+  c.seqused_kv = cached;
+}
+
 }  // namespace
 
 Case random_case(u64 seed) {
@@ -81,25 +111,25 @@ Case random_case(u64 seed) {
     seqlen_kv.push_back(dice.between(0, longest));
     seqlen_q.push_back(equal ? seqlen_kv[b] : dice.between(0, seqlen_kv[b]));
   }
-  add_mask(c, seqlen_q, seqlen_kv, dice);
-  if (c.packed) {
-    c.seqlen_q = seqlen_q;
-    c.seqlen_kv = seqlen_kv;
-  } else {
-    c.seqlen_q = {equal ? longest : dice.between(*std::max_element(seqlen_q.begin(), seqlen_q.end()), longest)};
-    c.seqlen_kv = {longest};
-    c.seqused_q = seqlen_q;
-    c.seqused_kv = seqlen_kv;
-  }
+  if (dice.one_in(4))
+    add_intervals(c, dice);
+  else
+    add_mask(c, seqlen_q, seqlen_kv, dice);
+  add_lengths(c, seqlen_q, seqlen_kv, longest, equal, dice);
+  if (dice.one_in(4)) add_blocks(c, dice);
   if (dice.one_in(4)) {
     c.softcap_kind = dice.one_in(2) ? SoftcapKind::tanh : SoftcapKind::soft_sign;
     c.softcap = 1 + static_cast<double>(dice.between(0, 20));
   }
   if (dice.one_in(4)) c.scale = 0.25 * static_cast<double>(dice.between(-3, 3));
+  if (dice.one_in(4)) c.sink = dice.any_of({Sink::normal, Sink::minusinf, Sink::large});
+  if (dice.one_in(4)) c.bias = {true, !c.packed && dice.one_in(2), dice.one_in(2), dice.one_in(2), dice.one_in(2)};
+  if (dice.one_in(4)) c.num_splits = dice.any_of<i64>({1, 2, 3, 7});
   c.strides = static_cast<Strides>(dice.between(0, 6));
-  if (c.strides == Strides::fused && c.seqlen_q != c.seqlen_kv) c.strides = Strides::padded;
+  const bool fusable = c.new_keys || (c.kv_layout != KvLayout::paged && c.seqlen_q == c.seqlen_kv);
+  if (c.strides == Strides::fused && !fusable) c.strides = Strides::padded;
   if (dice.one_in(6)) c.data = dice.any_of({Data::equal, Data::onehot, Data::ones, Data::outlier});
-  c.dlse = dice.one_in(3);
+  c.dlse = c.backward && dice.one_in(3);
   return c;
 }
 

@@ -11,16 +11,6 @@ constexpr int kRandomCases = 40;
 
 class Conformance : public testing::TestWithParam<std::tuple<std::string, Mode>> {};
 
-// The level in use first, as "", then the others that this machine runs.
-std::vector<std::string> levels() {
-  std::vector<std::string> names = {""};
-  for (i32 n = 0; n < isoflash_cpu_level_count(); ++n) {
-    const std::string name = isoflash_cpu_level_name(n);
-    if (name != isoflash_cpu_level_in_use() && isoflash_cpu_level_available(n) != 0) names.push_back(name);
-  }
-  return names;
-}
-
 TEST_P(Conformance, Cpu) {
   const auto& [level, mode] = GetParam();
   const Target target{"cpu", level};
@@ -29,12 +19,12 @@ TEST_P(Conformance, Cpu) {
     const Outcome outcome = run_case(named.spec, mode, target, kSeed);
     EXPECT_EQ(outcome.unsupported, "") << named.name << ": the CPU backend serves every case";
     for (const std::string& failure : outcome.failures)
-      ADD_FAILURE() << named.name << ": " << failure << "\n  run again: "
-                    << rerun_line(named.spec, mode, target, kSeed);
+      ADD_FAILURE() << named.name << ": " << failure << "\n  run again: " << rerun_line(named.spec, mode, target, kSeed);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, Conformance, testing::Combine(testing::ValuesIn(levels()), testing::ValuesIn(kModes)),
+INSTANTIATE_TEST_SUITE_P(Levels, Conformance,
+                         testing::Combine(testing::ValuesIn(runnable_levels()), testing::ValuesIn(kModes)),
                          [](const auto& info) {
                            const std::string level = std::get<0>(info.param);
                            return (level.empty() ? "picked" : level) + "_" + mode_name(std::get<1>(info.param));

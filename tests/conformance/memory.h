@@ -55,17 +55,15 @@ class Memory {
     std::copy(strides.begin(), strides.end(), t.strides);
     const i64 size = dtype_size(dtype_), first = (guard_ + offset) * size;
     t.data = data_.get() + first;
-    for_each_element(t, [&](i64 at) {
-      std::memset(owned_.data() + first + at * size, 0xff, static_cast<std::size_t>(size));
-    });
+    for_each_element(t,
+                     [&](i64 at) { std::memset(owned_.data() + first + at * size, 0xff, static_cast<std::size_t>(size)); });
     return t;
   }
 
   // True if every byte that belongs to no tensor still is poison.
   bool untouched_between_tensors() const {
     unsigned char touched = 0;
-    for (std::size_t n = 0; n < size_; ++n)
-      touched |= static_cast<unsigned char>((data_.get()[n] ^ kPoison) & ~owned_[n]);
+    for (std::size_t n = 0; n < size_; ++n) touched |= static_cast<unsigned char>((data_.get()[n] ^ kPoison) & ~owned_[n]);
     return touched == 0;
   }
 

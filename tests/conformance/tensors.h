@@ -1,20 +1,32 @@
 // The tensors of a case: where they lie (Strides) and what stands in them (Data). Equal case and seed give equal numbers,
 // wherever they lie.
+//
+// NaN stands wherever nothing may be read: pages and rows of pages that hold no key, and elements of the bias that stand
+// for no query row in use and key.
 #pragma once
 
-
-#include "conformance/case.h"
+#include "conformance/layout.h"
 #include "conformance/memory.h"
+#include "core/reference.h"
 
 namespace iso::conformance {
 
 struct CaseTensors {
-  std::vector<Memory> inputs;       // hold q, k, v, dout, dlse
-  std::vector<Memory> outputs;      // hold out, lse, dq, dk, dv
-  BackwardTensors at;               // dlse only if the case has it; dout, dq, ... only if it has a backward
+  std::vector<Memory> inputs;   // hold q, k, v, k_new, v_new, sink, bias, dout, dlse
+  std::vector<Memory> outputs;  // hold out, lse, dq, dk, dv, dsink, dbias
+  BackwardTensors at;           // what the case has; dout, dq, ... only if it has a backward
+  Tensor k_new, v_new;
+
+  // What the oracle reads.
+  reference::Inputs oracle_inputs() const {
+    reference::Inputs inputs = at;
+    inputs.k_new = k_new;
+    inputs.v_new = v_new;
+    return inputs;
+  }
 };
 
-CaseTensors make_tensors(const Case& c, u64 seed);
+CaseTensors make_tensors(const Case& c, const Layout& layout, u64 seed);
 
 // Writes x, rounded to the tensor's type, to the element `offset` elements after t.data.
 void store(const Tensor& t, i64 offset, float x);

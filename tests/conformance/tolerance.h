@@ -74,8 +74,7 @@ inline std::string compare(const std::string& name, DType dtype, std::span<const
                        truth[ours.worst], ours.maximum, allowed);
   const double rms = std::sqrt(ours.mean_square);
   const double allowed_rms = 2 * std::sqrt(theirs.mean_square) + floor * std::sqrt(square) + std::sqrt(noise_square);
-  if (rms > allowed_rms)
-    return fmt::format("{}: root mean square error {:.3g}, allowed {:.3g}", name, rms, allowed_rms);
+  if (rms > allowed_rms) return fmt::format("{}: root mean square error {:.3g}, allowed {:.3g}", name, rms, allowed_rms);
   return {};
 }
 

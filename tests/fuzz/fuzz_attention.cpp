@@ -26,8 +26,9 @@ struct Deleter {
   void operator()(void* memory) const { std::free(memory); }
 };
 
-constexpr int64_t kOddNumbers[] = {INT64_MIN,     INT64_MIN + 1, -4294967296, -2147483649, -2, -1, 0, 1, 2, 7, 255,
-                                   2147483647, 2147483648,    4294967296,  4611686018427387904, INT64_MAX};
+constexpr int64_t kOddNumbers[] = {
+    INT64_MIN,  INT64_MIN + 1, -4294967296, -2147483649,         -2,       -1, 0, 1, 2, 7, 255,
+    2147483647, 2147483648,    4294967296,  4611686018427387904, INT64_MAX};
 
 int64_t odd_number(FuzzedDataProvider& input) {
   return input.ConsumeBool() ? input.PickValueInArray(kOddNumbers) : input.ConsumeIntegralInRange<int64_t>(-8, 40);
@@ -73,12 +74,12 @@ void spoil(FuzzedDataProvider& input, isoflash_tensor& tensor) {
 void spoil(FuzzedDataProvider& input, isoflash_problem& problem, int64_t batch,
            std::vector<std::unique_ptr<char[]>>& memory) {
   isoflash_tensor* const tensors[] = {&problem.q, &problem.k, &problem.v, &problem.out, &problem.lse};
-  isoflash_per_sequence* const parts[] = {&problem.mask.num_context,   &problem.mask.history_len,
-                                          &problem.mask.num_candidates, &problem.mask.history_begin,
-                                          &problem.mask.history_end,   &problem.mask.candidate_begin,
-                                          &problem.mask.query_offset};
+  isoflash_per_sequence* const parts[] = {
+      &problem.mask.num_context, &problem.mask.history_len,     &problem.mask.num_candidates, &problem.mask.history_begin,
+      &problem.mask.history_end, &problem.mask.candidate_begin, &problem.mask.query_offset};
   switch (input.ConsumeIntegralInRange(0, 9)) {
-    case 0: case 1: spoil(input, *input.PickValueInArray(tensors)); break;
+    case 0:
+    case 1: spoil(input, *input.PickValueInArray(tensors)); break;
     case 2: input.PickValueInArray(parts)->value = odd_number(input); break;
     case 3: give_lengths(input, input.PickValueInArray(parts)->values, batch, 12, memory); break;
     case 4: give_lengths(input, input.ConsumeBool() ? problem.seqused_q : problem.seqused_kv, batch, 12, memory); break;

@@ -114,6 +114,12 @@ class Buffer {
       std::memcpy(p, &bits, 2);
     }
   }
+  // The number of the element in logical order.
+  int64_t offset_in_order(Index i) const {
+    int64_t offset = 0;
+    for (size_t n = 0; n < shape_.size(); ++n) offset = offset * shape_[n] + i[n];
+    return offset;
+  }
   template <class F>
   void for_each(F f) const {
     if (std::any_of(shape_.begin(), shape_.end(), [](int64_t n) { return n == 0; })) return;
@@ -192,11 +198,13 @@ inline Refusal refusal_of(isoflash_status status, const ErrorHandle& error) {
 }
 
 // Plans `problem`; the refusal's id is 0 if it was accepted.
-inline Refusal plan_refusal(const isoflash_problem& problem, PlanHandle* plan = nullptr, int num_threads = 2) {
+inline Refusal plan_refusal(const isoflash_problem& problem, PlanHandle* plan = nullptr, int num_threads = 2,
+                            int num_splits = 0) {
   const ErrorHandle error(isoflash_error_create());
   isoflash_plan_options options;
   isoflash_plan_options_init(&options);
   options.num_threads = num_threads;
+  options.num_splits = num_splits;
   isoflash_plan* made = nullptr;
   const isoflash_status status = isoflash_plan_create(&problem, &options, &made, error.get());
   EXPECT_EQ(status == ISOFLASH_OK, made != nullptr) << "a plan must be made exactly when the status is OK";
@@ -219,8 +227,11 @@ struct Attention {
   std::vector<int64_t> begin_q, begin_kv, length_q, length_kv;  // of each sequence: first row, rows in use
   std::function<bool(int64_t b, int64_t i, int64_t j)> visible = [](int64_t, int64_t, int64_t) { return true; };
   Buffer q, k, v, out, lse, dout, dlse, dq, dk, dv;
+  Buffer sink, bias, dsink, dbias;          // without shape: not given
+  int64_t page_size = 0;                    // not 0: k and v are pages, and there is no backward
+  std::vector<std::vector<int32_t>> pages;  // of each sequence
   std::deque<std::vector<int32_t>> arrays;
-  int num_threads = 2;
+  int num_threads = 2, num_splits = 0;
 
   // Dense: (batch, seqlen, heads, dim).
   Attention(isoflash_dtype dtype, Sizes s) : dtype(dtype), sizes(s) {
@@ -254,6 +265,50 @@ struct Attention {
     const int64_t shape[1] = {static_cast<int64_t>(arrays.back().size())};
     isoflash_tensor_contiguous(&t, arrays.back().data(), ISOFLASH_I32, 1, shape);
     return t;
+  }
+
+  isoflash_tensor int_array(const std::vector<int64_t>& shape, std::vector<int32_t> values) {
+    isoflash_tensor t = int_array(std::move(values));
+    isoflash_tensor_contiguous(&t, t.data, ISOFLASH_I32, static_cast<int32_t>(shape.size()), shape.data());
+    return t;
+  }
+
+  void add_sink(double value) {
+    sink = Buffer(ISOFLASH_F32, {sizes.num_heads_q}), dsink = sink;
+    sink.fill(value);
+  }
+  void add_bias(std::vector<int64_t> shape, std::vector<int64_t> strides = {}) {
+    bias = Buffer(ISOFLASH_F32, shape, strides), dbias = Buffer(ISOFLASH_F32, shape);
+    bias.fill_noise(9);
+  }
+  // The keys come from a cache of pages; sequence b has lengths[b] of them, in the pages of table[b].
+  void use_pages(int64_t size, int64_t num_pages, const std::vector<int32_t>& lengths,
+                 const std::vector<std::vector<int32_t>>& table) {
+    page_size = size, pages = table;
+    length_kv.assign(lengths.begin(), lengths.end()), problem.seqused_kv = int_array(lengths);
+    problem.cu_seqlens_kv = {};
+    k = Buffer(dtype, {num_pages, size, sizes.num_heads_kv, sizes.head_dim});
+    v = Buffer(dtype, {num_pages, size, sizes.num_heads_kv, sizes.head_dim_v});
+    size_t width = 0;
+    for (const auto& row : table) width = std::max(width, row.size());
+    std::vector<int32_t> entries;
+    for (const auto& row : table) {
+      entries.insert(entries.end(), row.begin(), row.end());
+      entries.resize(entries.size() + width - row.size(), 1 << 30);  // never read
+    }
+    problem.block_table = int_array({sizes.batch, static_cast<int64_t>(width)}, entries);
+  }
+  // Keys and values in use, the rest of the pages stays NaN.
+  void fill_pages(uint64_t seed = 1) {
+    for (int64_t b = 0; b < sizes.batch; ++b)
+      for (int64_t j = 0; j < length_kv[b]; ++j)
+        for (int64_t h = 0; h < sizes.num_heads_kv; ++h) {
+          for (int64_t d = 0; d < sizes.head_dim; ++d) k.set(kv_row(b, j, h, d), noise(seed + 2, key_of(b, j, h, d)));
+          for (int64_t d = 0; d < sizes.head_dim_v; ++d) v.set(kv_row(b, j, h, d), noise(seed + 3, key_of(b, j, h, d)));
+        }
+  }
+  static uint64_t key_of(int64_t b, int64_t j, int64_t h, int64_t d) {
+    return static_cast<uint64_t>(((b * 100000 + j) * 64 + h) * 512 + d);
   }
 
   // Plain causal attention: row i stands at key position i + (length_kv - length_q).
@@ -291,7 +346,18 @@ struct Attention {
     return is_packed ? Index{begin + i, h, d} : Index{b, begin + i, h, d};
   }
   Index q_row(int64_t b, int64_t i, int64_t h, int64_t d) const { return row(b, begin_q[b], i, h, d); }
-  Index kv_row(int64_t b, int64_t j, int64_t h, int64_t d) const { return row(b, begin_kv[b], j, h, d); }
+  Index kv_row(int64_t b, int64_t j, int64_t h, int64_t d) const {
+    return page_size > 0 ? Index{pages[b][j / page_size], j % page_size, h, d} : row(b, begin_kv[b], j, h, d);
+  }
+  // Of the bias: an axis of extent 1 before the last stands for all.
+  Index bias_at(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    Index at = is_packed ? Index{h, begin_q[b] + i, j} : Index{b, h, i, j};
+    for (size_t axis = 0; axis + 1 < bias.shape().size(); ++axis)
+      if (bias.shape()[axis] == 1) at[axis] = 0;
+    return at;
+  }
+  bool has_sink() const { return !sink.shape().empty(); }
+  bool has_bias() const { return !bias.shape().empty(); }
   Index lse_at(int64_t b, int64_t h, int64_t i) const { return is_packed ? Index{h, begin_q[b] + i} : Index{b, h, i}; }
   double out_of(int64_t b, int64_t i, int64_t h, int64_t d) const { return out.get(q_row(b, i, h, d)); }
   double lse_of(int64_t b, int64_t h, int64_t i) const { return lse.get(lse_at(b, h, i)); }
@@ -299,6 +365,8 @@ struct Attention {
   void describe() {
     problem.q = q.tensor(), problem.k = k.tensor(), problem.v = v.tensor();
     problem.out = out.tensor(), problem.lse = lse.tensor();
+    if (has_sink()) problem.sink = sink.tensor();
+    if (has_bias()) problem.bias = bias.tensor();
   }
   Refusal refusal() {
     describe();
@@ -309,9 +377,9 @@ struct Attention {
   void run() {
     describe();
     PlanHandle plan;
-    const Refusal refused = plan_refusal(problem, &plan, num_threads);
+    const Refusal refused = plan_refusal(problem, &plan, num_threads, num_splits);
     ASSERT_EQ(refused.id, 0) << "refused: " << refused.name << ": " << refused.message;
-    if (forward(plan.get())) backward(plan.get());
+    if (forward(plan.get()) && page_size == 0) backward(plan.get());
   }
   bool forward(const isoflash_plan* plan) {
     const Bytes before[] = {q.bytes(), k.bytes(), v.bytes()};
@@ -319,6 +387,7 @@ struct Attention {
     isoflash_forward_args args;
     isoflash_forward_args_init(&args);
     args.q = q.tensor(), args.k = k.tensor(), args.v = v.tensor(), args.out = out.tensor(), args.lse = lse.tensor();
+    args.sink = problem.sink, args.bias = problem.bias;
     Bytes workspace(isoflash_forward_workspace_size(plan), 0xFF);
     args.workspace = workspace.data(), args.workspace_size = workspace.size();
     const ErrorHandle error(isoflash_error_create());
@@ -339,6 +408,9 @@ struct Attention {
     args.dout = dout.tensor();
     if (!dlse.shape().empty()) args.dlse = dlse.tensor();
     args.dq = dq.tensor(), args.dk = dk.tensor(), args.dv = dv.tensor();
+    args.sink = problem.sink, args.bias = problem.bias;
+    if (has_sink()) dsink.poison(), args.dsink = dsink.tensor();
+    if (has_bias()) dbias.poison(), args.dbias = dbias.tensor();
     Bytes workspace(isoflash_backward_workspace_size(plan), 0xFF);
     args.workspace = workspace.data(), args.workspace_size = workspace.size();
     const ErrorHandle error(isoflash_error_create());
@@ -347,6 +419,8 @@ struct Attention {
     dq.expect_only_elements_written("dq");
     dk.expect_only_elements_written("dk");
     dv.expect_only_elements_written("dv");
+    if (has_sink()) dsink.expect_only_elements_written("dsink");
+    if (has_bias()) dbias.expect_only_elements_written("dbias");
     EXPECT_TRUE(before[0] == q.bytes() && before[1] == k.bytes() && before[2] == v.bytes() && before[3] == out.bytes() &&
                 before[4] == lse.bytes() && before[5] == dout.bytes())
         << "the backward wrote to an input";

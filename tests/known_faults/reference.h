@@ -25,7 +25,7 @@ struct Result {
   }
 };
 struct Values {
-  Result out, lse, dq, dk, dv;
+  Result out, lse, dq, dk, dv, dsink, dbias;
 };
 
 inline double largest(const double* x, int64_t count) {
@@ -39,7 +39,9 @@ inline double largest(const double* x, int64_t count) {
 inline Values reference(const Attention& a, bool rounded = false) {
   const Sizes& s = a.sizes;
   const isoflash_problem& p = a.problem;
-  Values r{Result(a.out), Result(a.lse, -kInf), Result(a.q), Result(a.k), Result(a.v)};
+  Values r{Result(a.out), Result(a.lse, -kInf), Result(a.q), Result(a.k), Result(a.v), Result(a.sink), Result(a.bias)};
+  const bool backward = a.page_size == 0;
+  std::vector<double> dbias_magnitude(r.dbias.value.size());
   const auto narrow = [&](double x) { return rounded ? round_to(a.dtype, x) : x; };
   const double scale = std::isnan(p.scale) ? 1.0 / std::sqrt(static_cast<double>(s.head_dim)) : p.scale;
   const auto q_offset = [&](int64_t b, int64_t i, int64_t h, int64_t dim) {
@@ -76,10 +78,21 @@ inline Values reference(const Attention& a, bool rounded = false) {
             const double shrink = 1 / (1 + std::abs(score) / p.softcap);
             score *= shrink, slope[j] = shrink * shrink;
           }
+          if (a.has_bias()) score += a.bias.get(a.bias_at(b, h, i, j));
+          if (score == -kInf) continue;  // a bias of -inf: as if the key were not there
           weight[j] = score, top = std::max(top, score);
           keys.push_back(j);
         }
-        if (keys.empty()) continue;
+        const Index at = a.lse_at(b, h, i);
+        const int64_t lse_offset =
+            a.is_packed ? at[0] * s.seqlen_q + at[1] : (at[0] * s.num_heads_q + at[1]) * s.seqlen_q + at[2];
+        const double sink = a.has_sink() ? a.sink.get({h}) : -kInf;
+        if (keys.empty()) {
+          r.lse.value[lse_offset] = sink;
+          if (a.has_sink() && !a.dlse.shape().empty() && sink > -kInf) *r.dsink.reach(h, 1) += a.dlse.get(at);
+          continue;
+        }
+        top = std::max(top, sink), sum = std::exp(sink - top);
         for (int64_t j : keys) sum += std::exp(weight[j] - top);
         const double lse = top + std::log(sum);
         double* out = r.out.reach(q_offset(b, i, h, s.head_dim_v), s.head_dim_v);
@@ -93,10 +106,9 @@ inline Values reference(const Attention& a, bool rounded = false) {
           out[d] = narrow(out[d]);
           delta += out[d] * dout[d], delta_magnitude += std::abs(out[d] * dout[d]);
         }
-        const Index at = a.lse_at(b, h, i);
-        const int64_t lse_offset =
-            a.is_packed ? at[0] * s.seqlen_q + at[1] : (at[0] * s.num_heads_q + at[1]) * s.seqlen_q + at[2];
         *r.lse.reach(lse_offset, 1) = lse;
+        r.out.magnitude = std::max(r.out.magnitude, out_magnitude);
+        if (!backward) continue;
         if (!a.dlse.shape().empty()) delta -= a.dlse.get(at), delta_magnitude += std::abs(a.dlse.get(at));
         double* dq = r.dq.reach(q_offset(b, i, h, s.head_dim), s.head_dim);
         for (int64_t j : keys) {
@@ -104,6 +116,11 @@ inline Values reference(const Attention& a, bool rounded = false) {
           for (int64_t d = 0; d < s.head_dim_v; ++d) {
             const double term = dout[d] * v[j * s.head_dim_v + d];
             dp += term, ds_magnitude += std::abs(term);
+          }
+          if (a.has_bias()) {
+            const int64_t offset = a.bias.offset_in_order(a.bias_at(b, h, i, j));
+            *r.dbias.reach(offset, 1) += weight[j] * (dp - delta);
+            dbias_magnitude[offset] += weight[j] * ds_magnitude;
           }
           const double ds = narrow(weight[j] * (dp - delta) * slope[j]);
           double* dk = r.dk.reach(kv_offset(b, j, g, s.head_dim), s.head_dim);
@@ -115,7 +132,10 @@ inline Values reference(const Attention& a, bool rounded = false) {
           dk_magnitude[j] += ds_magnitude * largest(q.data(), s.head_dim);
           dv_magnitude[j] += weight[j] * largest(dout.data(), s.head_dim_v);
         }
-        r.out.magnitude = std::max(r.out.magnitude, out_magnitude);
+        if (a.has_sink() && sink > -kInf) {
+          *r.dsink.reach(h, 1) -= std::exp(sink - lse) * delta;
+          r.dsink.magnitude += std::exp(sink - lse) * delta_magnitude;
+        }
         r.dq.magnitude = std::max(r.dq.magnitude, dq_magnitude);
       }
       for (int64_t j = 0; j < a.length_kv[b]; ++j) {
@@ -124,6 +144,7 @@ inline Values reference(const Attention& a, bool rounded = false) {
       }
     }
   }
+  for (double x : dbias_magnitude) r.dbias.magnitude = std::max(r.dbias.magnitude, x);
   for (auto* gradient : {&r.dq, &r.dk, &r.dv})
     for (double& x : gradient->value) x = narrow(x);
   return r;
@@ -137,7 +158,9 @@ inline std::vector<double> values_of(const Buffer& buffer) {
 
 // Infinities, NaN and whatever no visible pair reaches must be there exactly; the rest may be twice as far off as the
 // yardstick, and a little more for sums in float32.
-inline void expect_near(const char* name, const Buffer& buffer, const Result& truth, const Result& yardstick) {
+// The gradients of sink and bias are float32, but made from an `out` of the tensors' `type`.
+inline void expect_near(const char* name, const Buffer& buffer, const Result& truth, const Result& yardstick,
+                        isoflash_dtype type) {
   const std::vector<double> got = values_of(buffer);
   ASSERT_EQ(got.size(), truth.value.size());
   double most = 0, allowed = 0;
@@ -146,7 +169,7 @@ inline void expect_near(const char* name, const Buffer& buffer, const Result& tr
     most = std::max(most, std::abs(truth.value[n]));
     allowed = std::max(allowed, std::abs(yardstick.value[n] - truth.value[n]));
   }
-  const double unit = buffer.dtype() == ISOFLASH_BF16 ? 0x1p-8 : buffer.dtype() == ISOFLASH_F16 ? 0x1p-11 : 1e-5;
+  const double unit = type == ISOFLASH_BF16 ? 0x1p-8 : type == ISOFLASH_F16 ? 0x1p-11 : 1e-5;
   allowed = 2 * allowed + unit * most + 4e-6 * truth.magnitude;
   for (size_t n = 0; n < got.size(); ++n) {
     const double right = truth.value[n];
@@ -163,11 +186,14 @@ inline void expect_near(const char* name, const Buffer& buffer, const Result& tr
 // out, lse, dq, dk, dv of the last run() against the reference.
 inline void expect_right(const Attention& a) {
   const Values truth = reference(a), yardstick = a.dtype == ISOFLASH_F32 ? truth : reference(a, true);
-  expect_near("out", a.out, truth.out, yardstick.out);
-  expect_near("lse", a.lse, truth.lse, truth.lse);
-  expect_near("dq", a.dq, truth.dq, yardstick.dq);
-  expect_near("dk", a.dk, truth.dk, yardstick.dk);
-  expect_near("dv", a.dv, truth.dv, yardstick.dv);
+  expect_near("out", a.out, truth.out, yardstick.out, a.dtype);
+  expect_near("lse", a.lse, truth.lse, truth.lse, ISOFLASH_F32);
+  if (a.page_size > 0) return;
+  expect_near("dq", a.dq, truth.dq, yardstick.dq, a.dtype);
+  expect_near("dk", a.dk, truth.dk, yardstick.dk, a.dtype);
+  expect_near("dv", a.dv, truth.dv, yardstick.dv, a.dtype);
+  if (a.has_sink()) expect_near("dsink", a.dsink, truth.dsink, yardstick.dsink, a.dtype);
+  if (a.has_bias()) expect_near("dbias", a.dbias, truth.dbias, yardstick.dbias, a.dtype);
 }
 
 inline void expect_same_bits(const Buffer& x, const Buffer& y, const char* what) {
@@ -181,6 +207,7 @@ inline void expect_same_bits(const Buffer& x, const Buffer& y, const char* what)
 inline void expect_same_bits(const Attention& x, const Attention& y) {
   expect_same_bits(x.out, y.out, "out");
   expect_same_bits(x.lse, y.lse, "lse");
+  if (x.page_size > 0 || y.page_size > 0) return;
   expect_same_bits(x.dq, y.dq, "dq");
   expect_same_bits(x.dk, y.dk, "dk");
   expect_same_bits(x.dv, y.dv, "dv");

@@ -22,7 +22,10 @@ class Arena {
     return t;
   }
   isoflash_tensor int32(const std::vector<std::int32_t>& values) {
-    const isoflash_tensor t = tensor(ISOFLASH_I32, {static_cast<std::int64_t>(values.size())});
+    return int32({static_cast<std::int64_t>(values.size())}, values);
+  }
+  isoflash_tensor int32(std::initializer_list<std::int64_t> shape, const std::vector<std::int32_t>& values) {
+    const isoflash_tensor t = tensor(ISOFLASH_I32, shape);
     for (std::size_t n = 0; n < values.size(); ++n) static_cast<std::int32_t*>(t.data)[n] = values[n];
     return t;
   }
@@ -43,13 +46,16 @@ struct ExampleProblem {
   isoflash_problem problem;
 
   // Dense: batch 2, seqlen_q 6, seqlen_kv 10, 4 heads on 2, head_dim 8, head_dim_v 4.
-  ExampleProblem() {
+  ExampleProblem() : ExampleProblem(2, 6, 10) {}
+
+  // The same with other lengths.
+  ExampleProblem(std::int64_t batch, std::int64_t seqlen_q, std::int64_t seqlen_kv) {
     isoflash_problem_init(&problem);
-    problem.q = arena.tensor(ISOFLASH_F32, {2, 6, 4, 8});
-    problem.k = arena.tensor(ISOFLASH_F32, {2, 10, 2, 8});
-    problem.v = arena.tensor(ISOFLASH_F32, {2, 10, 2, 4});
-    problem.out = arena.tensor(ISOFLASH_F32, {2, 6, 4, 4});
-    problem.lse = arena.tensor(ISOFLASH_F32, {2, 4, 6});
+    problem.q = arena.tensor(ISOFLASH_F32, {batch, seqlen_q, 4, 8});
+    problem.k = arena.tensor(ISOFLASH_F32, {batch, seqlen_kv, 2, 8});
+    problem.v = arena.tensor(ISOFLASH_F32, {batch, seqlen_kv, 2, 4});
+    problem.out = arena.tensor(ISOFLASH_F32, {batch, seqlen_q, 4, 4});
+    problem.lse = arena.tensor(ISOFLASH_F32, {batch, 4, seqlen_q});
   }
 
   // Packed, with 4 heads on 2, head_dim 8, head_dim_v 4; cu_seqlens as given.
@@ -65,6 +71,12 @@ struct ExampleProblem {
     return e;
   }
 
+  // Turns k and v into `num_pages` pages of `page_size` rows.
+  void page(std::int64_t num_pages, std::int64_t page_size) {
+    problem.k = arena.tensor(ISOFLASH_F32, {num_pages, page_size, 2, 8});
+    problem.v = arena.tensor(ISOFLASH_F32, {num_pages, page_size, 2, 4});
+  }
+
   // Arguments of the calls, workspace included.
   isoflash_forward_args forward_args(const isoflash_plan* plan) {
     isoflash_forward_args args;
@@ -74,6 +86,10 @@ struct ExampleProblem {
     args.v = problem.v;
     args.out = problem.out;
     args.lse = problem.lse;
+    args.k_new = problem.k_new;
+    args.v_new = problem.v_new;
+    args.sink = problem.sink;
+    args.bias = problem.bias;
     args.workspace_size = isoflash_forward_workspace_size(plan);
     args.workspace = arena.bytes(args.workspace_size);
     return args;
@@ -91,12 +107,16 @@ struct ExampleProblem {
     args.dq = like(problem.q);
     args.dk = like(problem.k);
     args.dv = like(problem.v);
+    args.sink = problem.sink;
+    args.bias = problem.bias;
+    args.dsink = like(problem.sink);
+    args.dbias = like(problem.bias);
     args.workspace_size = isoflash_backward_workspace_size(plan);
     args.workspace = arena.bytes(args.workspace_size);
     return args;
   }
 
-  // A tensor of the same shape and dtype in memory of its own.
+  // A tensor of the same shape and dtype in memory of its own; none for none.
   isoflash_tensor like(const isoflash_tensor& t) {
     isoflash_tensor copy = t;
     std::int64_t elements = 1;
