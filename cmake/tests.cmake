@@ -31,12 +31,17 @@ foreach(folder base core)
   file(GLOB sources CONFIGURE_DEPENDS src/${folder}/*_test.cpp)
   isoflash_test_program(${folder}_tests SOURCES ${sources} LIBS isoflash_headers)
 endforeach()
-foreach(folder errors validate plan backend cpu api)
+foreach(folder errors validate block_lists plan backend cpu api)
   file(GLOB sources CONFIGURE_DEPENDS src/${folder}/*_test.cpp)
   isoflash_test_program(${folder}_tests SOURCES ${sources} LIBS isoflash_objects)
 endforeach()
 file(GLOB sources CONFIGURE_DEPENDS tests/known_faults/*.cpp)
 isoflash_test_program(known_faults_tests SOURCES ${sources} LIBS isoflash_objects)
+# One thread runs all fibers: nothing for ThreadSanitizer, which cannot follow them.
+if(NOT ISOFLASH_SANITIZE MATCHES "thread")
+  file(GLOB sources CONFIGURE_DEPENDS tests/emulator/*.cpp)
+  isoflash_test_program(emulator_tests SOURCES ${sources} LIBS isoflash_emulator)
+endif()
 if(ISOFLASH_BUILD_TOOLS)
   file(GLOB sources CONFIGURE_DEPENDS tools/isoflash/*_test.cpp)
   isoflash_test_program(tools_tests SOURCES ${sources} LIBS isoflash_tool)
@@ -56,6 +61,7 @@ isoflash_project_test(architecture.check_can_fail ${Python3_EXECUTABLE} tests/ar
 if(ISOFLASH_BUILD_TOOLS)
   isoflash_project_test(consumer tests/consumer/run.sh ${PROJECT_BINARY_DIR})
   isoflash_project_test(cli_streams ${Python3_EXECUTABLE} tests/cli/streams_test.py $<TARGET_FILE:isoflash_cli>)
+  isoflash_project_test(cli_forms ${Python3_EXECUTABLE} tests/cli/forms_test.py $<TARGET_FILE:isoflash_cli>)
 endif()
 
 # The examples: each program links the shared library, is run and must exit with 0; README.md shows them as they are.
@@ -88,6 +94,14 @@ set_target_properties(error_examples PROPERTIES C_STANDARD 11)
 target_link_libraries(error_examples PRIVATE isoflash)
 add_test(NAME errors.examples COMMAND error_examples)
 set_tests_properties(errors.examples PROPERTIES TIMEOUT 120)
+
+include(cmake/gpu_tests.cmake)
+
+# Every instruction of src/instr as machine code of the chip, where there is a compiler for it.
+if(ISOFLASH_NVCC_FOUND)
+  isoflash_project_test(instr.ptx_compiles ${ISOFLASH_NVCC_FOUND} -arch=sm_90a -std=c++20 -Isrc -DISO_TARGET=device
+                        -Werror all-warnings -cubin -o ${PROJECT_BINARY_DIR}/ptx_compiles.cubin tests/emulator/ptx_compiles.cu)
+endif()
 
 isoflash_project_test(readme ${Python3_EXECUTABLE} tests/examples/readme_test.py)
 isoflash_project_test(known_faults_page ${Python3_EXECUTABLE} tests/known_faults/doc_test.py)

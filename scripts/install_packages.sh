@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian/Ubuntu packages that the given tasks need and that are missing; says which. Nothing is asked.
-#   scripts/install_packages.sh TASK...      TASK: build test fuzz fetch bench format aarch64
+#   scripts/install_packages.sh TASK...      TASK: build test fuzz fetch kernels bench format aarch64
 # Without apt it only says what is needed and goes on: CMake names what it cannot find.
 set -euo pipefail
 
@@ -9,6 +9,7 @@ declare -A packages_for=(
   [test]="libgtest-dev libgmock-dev librapidcheck-dev python3 clang libclang-rt-dev"
   [fuzz]="clang libclang-rt-dev"
   [fetch]="python3 python3-pip ca-certificates"
+  [kernels]="python3 python3-pip ca-certificates"
   [bench]="python3 python3-venv ca-certificates"
   [format]="clang-format"
   [aarch64]="g++-aarch64-linux-gnu"
