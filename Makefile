@@ -8,7 +8,7 @@ CONFIGURE = cmake --preset
 BUILD = cmake --build --parallel $(JOBS) --preset
 CTEST = ctest --parallel $(JOBS) --preset
 
-.PHONY: help demo build test test-full sanitize fuzz bench install docs format aarch64 clean
+.PHONY: help demo build test test-full sanitize fuzz bench install kernels docs format aarch64 clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -24,7 +24,7 @@ build:  ## the library, the command and the tests, in build/
 test: build  ## install what it needs, build, run every test (under 25 minutes on 2 cores)
 	$(CTEST) cpu
 
-test-full: build  ## the same with 20 times as many random cases in the property tests
+test-full: build  ## the same with 20 times as many random cases, 1,000 schedules of emulated kernels
 	$(CTEST) full
 
 sanitize:  ## the tests with AddressSanitizer and UBSan, then with ThreadSanitizer
@@ -48,6 +48,12 @@ install:  ## build and install the library and the command under PREFIX (/usr/lo
 	$(CONFIGURE) release
 	$(BUILD) release
 	cmake --install build/release --prefix $(PREFIX)
+
+kernels:  ## compile the GPU kernels (installs nvcc in build/ where there is none), print registers, spills and times
+	@$(INSTALL) build kernels
+	@scripts/install_cuda_compiler.sh build
+	$(CONFIGURE) cpu
+	$(BUILD) cpu --target kernels
 
 docs:  ## regenerate the error reference and include/isoflash/error_codes.h from the catalogue
 	@$(INSTALL) build

@@ -10,13 +10,27 @@ namespace iso {
 enum class DType : i32 { f32 = 0, bf16 = 1, f16 = 2, f64 = 3, i32 = 4, i64 = 5 };
 inline constexpr int kNumDTypes = 6;
 
-struct bf16 { u16 bits; };
-struct f16 { u16 bits; };
+struct bf16 {
+  u16 bits;
+};
+struct f16 {
+  u16 bits;
+};
 
-template <class T> struct DTypeOf;
-template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
-template <> struct DTypeOf<bf16> { static constexpr DType value = DType::bf16; };
-template <> struct DTypeOf<f16> { static constexpr DType value = DType::f16; };
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<bf16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<f16> {
+  static constexpr DType value = DType::f16;
+};
 
 inline namespace ISO_TARGET {
 
@@ -72,10 +86,20 @@ ISO_FN f16 to_f16(float x) {
   return {static_cast<u16>(sign | ((rounded - 0x38000000u) >> 13))};
 }
 
-template <class T> ISO_FN T from_float(float x);
-template <> ISO_FN float from_float<float>(float x) { return x; }
-template <> ISO_FN bf16 from_float<bf16>(float x) { return to_bf16(x); }
-template <> ISO_FN f16 from_float<f16>(float x) { return to_f16(x); }
+template <class T>
+ISO_FN T from_float(float x);
+template <>
+ISO_FN float from_float<float>(float x) {
+  return x;
+}
+template <>
+ISO_FN bf16 from_float<bf16>(float x) {
+  return to_bf16(x);
+}
+template <>
+ISO_FN f16 from_float<f16>(float x) {
+  return to_f16(x);
+}
 
 }  // namespace ISO_TARGET
 }  // namespace iso

@@ -81,8 +81,10 @@ TYPED_TEST(Half, EveryValueIsExactInFloatAndComesBack) {
       ASSERT_GT(back & 0x7fff, TypeParam::kInfinity) << bits;
       continue;
     }
-    if (magnitude == TypeParam::kInfinity) ASSERT_TRUE(std::isinf(x)) << bits;
-    else ASSERT_EQ(x, TestFixture::value(bits)) << bits;
+    if (magnitude == TypeParam::kInfinity)
+      ASSERT_TRUE(std::isinf(x)) << bits;
+    else
+      ASSERT_EQ(x, TestFixture::value(bits)) << bits;
     ASSERT_EQ(back, bits);
   }
 }
@@ -133,9 +135,12 @@ TEST(Bf16, LimitsOfTheFormat) {
 }
 
 TEST(DType, SizesAndNames) {
-  const struct { DType type; int size; const char* name; } expected[] = {
-      {DType::f32, 4, "float32"}, {DType::bf16, 2, "bfloat16"}, {DType::f16, 2, "float16"},
-      {DType::f64, 8, "float64"}, {DType::i32, 4, "int32"},     {DType::i64, 8, "int64"}};
+  const struct {
+    DType type;
+    int size;
+    const char* name;
+  } expected[] = {{DType::f32, 4, "float32"}, {DType::bf16, 2, "bfloat16"}, {DType::f16, 2, "float16"},
+                  {DType::f64, 8, "float64"}, {DType::i32, 4, "int32"},     {DType::i64, 8, "int64"}};
   static_assert(std::size(expected) == kNumDTypes);
   for (const auto& [type, size, name] : expected) {
     EXPECT_EQ(dtype_size(type), size);

@@ -53,14 +53,52 @@ TEST(ErrorsRaised, FileTensorShape) {
 }
 
 TEST(ErrorsRaised, FileMetadata) {
-  for (const auto& [key, value] :
-       {std::pair{"history_kind", "sideways"}, {"scale", "big"}, {"softcap", "nan"}, {"candidate_group_size", "2.5"}}) {
+  for (const auto& [key, value] : {std::pair{"history_kind", "sideways"},
+                                   {"scale", "big"},
+                                   {"softcap", "nan"},
+                                   {"candidate_group_size", "2.5"},
+                                   {"block_m", "64.5"},
+                                   {"window_left", "far"},
+                                   {"softcap_kind", "round"}}) {
     Batch batch = tiny_batch();
     batch.metadata[key] = value;
     const auto call = library_problem("t", batch);
     ASSERT_FALSE(call.has_value()) << key;
     EXPECT_EQ(call.error().id(), errors::FileMetadata::kId);
     EXPECT_THAT(call.error().message(), HasSubstr(value));
+  }
+}
+
+TEST(Batch, ShapesFollowTheLayout) {
+  Batch batch = tiny_batch();
+  batch.tensors.insert_or_assign("row_intervals", TensorData(DType::i32, {1, 1, 8, 2}));
+  expect_error(batch, errors::FileTensorShape::kId, "expected (num_heads_q, total_q, 2 n)");
+  batch = tiny_batch();
+  batch.tensors.insert_or_assign("block_table", TensorData(DType::i32, {3, 1}));
+  expect_error(batch, errors::FileTensorShape::kId, "expected (num_pages, page_size, num_heads_kv, head_dim)");
+  batch = tiny_batch();
+  batch.tensors.insert_or_assign("bias", TensorData(DType::bf16, {1, 1, 1}));
+  expect_error(batch, errors::FileTensorDtype::kId, "bias has dtype BF16, expected F32");
+}
+
+// What the library finds, it names as the file does.
+TEST(Batch, ErrorsOfTheLibraryNameTheTensor) {
+  for (const auto& [name, shape] : {std::pair{"seqused_kv", std::vector<i64>{5}},
+                                    {"sink", {1, 1}},
+                                    {"block_table", {1, 2}},
+                                    {"blocks.forward.full.counts", {1, 7}},
+                                    {"row_intervals", {1, 1, 4}}}) {
+    Batch batch = tiny_batch();
+    batch.metadata["block_m"] = batch.metadata["block_n"] = "64";
+    batch.tensors.insert_or_assign(name, TensorData(std::string(name) == "sink" ? DType::f32 : DType::i32, shape));
+    if (std::string(name) == "block_table")
+      for (const char* keys : {"k", "v"}) batch.tensors.insert_or_assign(keys, TensorData(DType::bf16, {2, 8, 2, 32}));
+    if (std::string(name) != "blocks.forward.full.counts") batch.metadata.erase("block_m"), batch.metadata.erase("block_n");
+    const auto call = library_problem("t", batch);
+    ASSERT_TRUE(call.has_value()) << call.error().message();
+    const auto plan = isoflash::Plan::create(*call);
+    ASSERT_FALSE(plan.has_value()) << name;
+    EXPECT_THAT(plan.error().message(), HasSubstr(std::string(name).substr(0, std::string(name).rfind(".counts"))));
   }
 }
 
@@ -88,7 +126,7 @@ TEST(Batch, VerificationSeesOneWrongNumberInEachOutput) {
     else
       t.as<bf16>()[0] = to_bf16(to_float(t.as<bf16>()[0]) + 1);
   };
-  for (TensorData* output : {&run.out, &run.lse, &run.dq, &run.dk, &run.dv}) spoil(*output);
+  for (TensorData* output : {&run.out, &run.lse, &run.gradients.dq, &run.gradients.dk, &run.gradients.dv}) spoil(*output);
   for (const Verified& v : verify(run.call, run.tensors, VerifyMode::sample, [](i64, i64) {}))
     EXPECT_NE(v.finding, "") << v.output << ": row 0 is wrong by 1, but the check passed";
 }

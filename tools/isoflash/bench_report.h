@@ -25,6 +25,8 @@ struct BenchReport {
   const Peak& peak_of(const Measurement& m) const { return peaks.at(m.subject->dtype() == DType::bf16); }
   // How many times as fast as in the baseline; 0 if that has no such measurement.
   double speedup(const Measurement& m) const;
+  // Time in relation to that of the same case in its plain form, round by round; 0 if that was not measured.
+  double times_plain(const Measurement& m) const;
 };
 
 std::string bench_table(const BenchReport& report);

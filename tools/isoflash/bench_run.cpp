@@ -26,42 +26,27 @@ void value_or_throw(const isoflash::Result<void>& result) {
 
 const char* direction_name(Direction direction) { return direction == Direction::forward ? "fwd" : "bwd"; }
 
-Subject::Subject(std::string name, std::array<Batch, kInputSets> inputs, int num_threads) : name_(std::move(name)) {
+Subject::Subject(std::string name, std::string plain, std::array<Batch, kInputSets> inputs, isoflash::PlanOptions options)
+    : name_(std::move(name)), plain_(std::move(plain)) {
   for (int n = 0; n < kInputSets; ++n) {
     InputSet& set = sets_[n];
     set.inputs = std::move(inputs[n]);
     set.call = value_or_usage_error(library_problem(name_, set.inputs));
-    const TensorData &q = *set.inputs.find(batch_name::kQ), &v = *set.inputs.find(batch_name::kV),
-                     &k = *set.inputs.find(batch_name::kK);
-    std::vector<i64> out_shape = q.shape(), lse_shape = q.shape();
-    out_shape.back() = v.shape().back();
-    lse_shape.pop_back();
-    std::swap(lse_shape.end()[-1], lse_shape.end()[-2]);  // heads before rows
-    set.out = TensorData(q.dtype(), out_shape);
-    set.lse = TensorData(DType::f32, lse_shape);
-    set.dq = TensorData(q.dtype(), q.shape());
-    set.dk = TensorData(k.dtype(), k.shape());
-    set.dv = TensorData(v.dtype(), v.shape());
-    // A batch without a gradient of out gets q's rows as one, if they are as wide.
-    const TensorData* dout = set.inputs.find(batch_name::kDout);
-    if (!dout && q.shape() == out_shape) dout = &q;
-    if (!dout) throw UsageError(name_ + " has no tensor dout, which the backward needs", "add it, or use --direction fwd");
+    set.out = memory_for(set.call.out);
+    set.lse = memory_for(set.call.lse);
     set.call.out = view(&set.out);
     set.call.lse = view(&set.lse);
-    set.tensors = {.q = set.call.q,
-                   .k = set.call.k,
-                   .v = set.call.v,
-                   .out = set.call.out,
-                   .lse = set.call.lse,
-                   .dout = view(dout),
-                   .dlse = {},
-                   .dq = view(&set.dq),
-                   .dk = view(&set.dk),
-                   .dv = view(&set.dv)};
+    set.tensors = backward_inputs(set.call);
+    if (set.inputs.paged() || set.inputs.has_new_keys()) continue;
+    const TensorData *dout = set.inputs.find(batch_name::kDout), *q = set.inputs.find(batch_name::kQ);
+    if (dout == nullptr && q->shape() == set.out.shape()) dout = q;
+    if (dout == nullptr) continue;
+    set.tensors.dout = view(dout);
+    set.gradients = Gradients(set.call, set.tensors);
   }
-  plan_ =
-      std::make_unique<isoflash::Plan>(value_or_throw(isoflash::Plan::create(sets_[0].call, {.num_threads = num_threads})));
-  workspace_.reserve(std::max(plan_->forward_workspace_size(), plan_->backward_workspace_size()));
+  plan_ = std::make_unique<isoflash::Plan>(value_or_throw(isoflash::Plan::create(sets_[0].call, options)));
+  workspace_.reserve(
+      std::max(plan_->forward_workspace_size(), has_backward() ? plan_->backward_workspace_size() : std::size_t{0}));
 }
 
 std::size_t Subject::workspace_bytes(Direction direction) const {
@@ -69,9 +54,7 @@ std::size_t Subject::workspace_bytes(Direction direction) const {
 }
 
 double Subject::useful_flops(Direction direction) const {
-  const isoflash::Problem& call = sets_[0].call;
-  const int last = call.q.rank - 1;
-  const double forward = 2.0 * (call.q.shape[last] + call.v.shape[last]) * call.q.shape[last - 1] * visible_pairs();
+  const double forward = forward_flops(sets_[0].call, visible_pairs());
   return direction == Direction::forward ? forward : 2.5 * forward;
 }
 
@@ -90,7 +73,7 @@ std::string Subject::check(bool backward, const std::function<void(i64 done, i64
   if (backward)
     run(Direction::backward, 0);
   else
-    tensors.dq = tensors.dk = tensors.dv = {};
+    tensors.dq = tensors.dk = tensors.dv = tensors.dsink = tensors.dbias = {};
   for (const Verified& output : verify(s.call, tensors, VerifyMode::sample, progress))
     if (!output.finding.empty()) return output.finding;
   return {};

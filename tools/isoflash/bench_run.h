@@ -9,6 +9,7 @@
 
 #include "batch.h"
 #include "isoflash/isoflash.hpp"
+#include "run_batch.h"
 
 namespace iso::tool {
 
@@ -21,9 +22,13 @@ inline constexpr int kInputSets = 3;
 // One case with one dtype: its input sets, its outputs, its plan.
 class Subject {
  public:
-  Subject(std::string name, std::array<Batch, kInputSets> inputs, int num_threads);
+  // `plain` names the case that says the same in the plain form; empty: none.
+  Subject(std::string name, std::string plain, std::array<Batch, kInputSets> inputs, isoflash::PlanOptions options);
 
   const std::string& name() const { return name_; }
+  const std::string& plain() const { return plain_; }
+  // Paged and cached keys have none, nor has a batch without dout whose q cannot stand in for it.
+  bool has_backward() const { return sets_[0].tensors.dout.rank != 0; }
   DType dtype() const { return static_cast<DType>(sets_[0].call.q.dtype); }
   std::string kernel() const { return plan_->kernel(); }
   std::int64_t visible_pairs() const { return plan_->visible_pairs(); }
@@ -38,11 +43,12 @@ class Subject {
  private:
   struct InputSet {
     Batch inputs;
-    TensorData out, lse, dq, dk, dv;
+    TensorData out, lse;
+    Gradients gradients;
     isoflash::Problem call;
     isoflash::Backward tensors;
   };
-  std::string name_;
+  std::string name_, plain_;
   std::array<InputSet, kInputSets> sets_;
   std::unique_ptr<isoflash::Plan> plan_;
   isoflash::Workspace workspace_;

@@ -9,13 +9,17 @@
 namespace iso::tool {
 namespace {
 
+std::array<Batch, kInputSets> inputs_of(const BenchCase& c, DType dtype) {
+  return {make_bench_batch(c, dtype, 1), make_bench_batch(c, dtype, 2), make_bench_batch(c, dtype, 3)};
+}
+
 std::array<Batch, kInputSets> tiny_inputs(DType dtype) {
   const BenchCase tiny{"tiny", "", 4, 2, 16, 2, 2, 20, 6, 2, HistoryKind::causal};
-  return {make_bench_batch(tiny, dtype, 1), make_bench_batch(tiny, dtype, 2), make_bench_batch(tiny, dtype, 3)};
+  return inputs_of(tiny, dtype);
 }
 
 TEST(Bench, ChecksTimesAndReports) {
-  Subject subject("tiny", tiny_inputs(DType::bf16), 1);
+  Subject subject("tiny", "", tiny_inputs(DType::bf16), {.num_threads = 1});
   ASSERT_EQ(subject.check(true, [](i64, i64) {}), "");
   // Rows: 2 context rows see 2 + 20; history row r sees 2 + (r + 1); 6 candidate rows see 2 + 20 + their group of 2.
   const std::int64_t pairs = 2 * (2 * 22 + (20 * 2 + 210) + 6 * 24);
@@ -38,6 +42,28 @@ TEST(Bench, ChecksTimesAndReports) {
   report.baseline = json;
   EXPECT_DOUBLE_EQ(report.speedup(report.measurements[0]), 1.0);
   EXPECT_NE(bench_table(report).find("x baseline"), std::string::npos);
+}
+
+TEST(Bench, OtherFormsAreRightAndComparedWithThePlainOne) {
+  const BenchCase tiny{"tiny", "", 4, 2, 16, 2, 2, 20, 6, 2, HistoryKind::causal};
+  Subject plain("tiny", "", inputs_of(tiny, DType::f32), {.num_threads = 1});
+  BenchCase blocks = tiny, paged = tiny;
+  blocks.form.mask = MaskForm::blocks;
+  paged.form.page_size = 5;
+  Subject as_blocks("tiny-blocks", "tiny", inputs_of(blocks, DType::f32), {.num_threads = 1});
+  Subject in_pages("tiny-paged", "tiny", inputs_of(paged, DType::f32), {.num_threads = 1});
+  EXPECT_EQ(as_blocks.check(true, [](i64, i64) {}), "");
+  EXPECT_FALSE(in_pages.has_backward());
+  EXPECT_EQ(in_pages.check(false, [](i64, i64) {}), "");
+  EXPECT_EQ(in_pages.visible_pairs(), plain.visible_pairs());
+
+  BenchReport report;
+  report.measurements = {{&plain, Direction::forward, {1, 2, 3, 8}}, {&in_pages, Direction::forward, {1, 3, 6}}};
+  report.peaks[false] = {"made up", 1000.0};
+  EXPECT_DOUBLE_EQ(report.times_plain(report.measurements[1]), 1.5);
+  EXPECT_EQ(report.times_plain(report.measurements[0]), 0);
+  EXPECT_NE(bench_table(report).find("x plain"), std::string::npos);
+  EXPECT_EQ(bench_json(report).at("results").at(1).at("plain_case"), "tiny");
 }
 
 TEST(Bench, MedianOfEvenAndOdd) {

@@ -23,7 +23,7 @@ using namespace conformance;
 constexpr const char* kFooter =
     "Modes:\n"
     "  fwd          out and lse within tolerance of a float64 oracle\n"
-    "  grad         dq, dk and dv likewise\n"
+    "  grad         dq, dk, dv and the gradients of sink and bias likewise\n"
     "  bounds       every element of every output written, nothing else touched, inputs unchanged\n"
     "  determinism  the same bits again: repeated, with 1, 2, 3 and 7 threads, with other candidates around\n"
     "  isolation    what a row may not see, NaN and Inf included, changes not one bit of its results\n"
@@ -32,6 +32,7 @@ constexpr const char* kFooter =
     "  isoflash check                          all modes, on the CPU level in use\n"
     "  isoflash check --level all --quick      a small set on every CPU level\n"
     "  isoflash check --filter ranker --mode isolation\n"
+    "  isoflash check --filter kv=paged        keys in pages; also blocks=, intervals=, new, sink=, bias=, splits=\n"
     "  isoflash check --case \"bwd bf16 packed q=16,5 k=80,9 h=4/2 d=64 context=2 candidates=16,5\"\n"
     "\n"
     "Exit codes: 0 all passed; 1 something failed, each with the line that runs it again; 2 usage.";

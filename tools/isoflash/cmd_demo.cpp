@@ -13,6 +13,7 @@
 #include "machine.h"
 #include "mask_picture.h"
 #include "option_values.h"
+#include "oracle_problem.h"
 #include "pack.h"
 #include "pack_options.h"
 #include "run_batch.h"
@@ -63,10 +64,10 @@ void describe_sequences(const InteractionLog& log, const std::vector<Session>& s
     longest = std::max(longest, rows);
     report.visible_pairs += report.sessions.back().visible_pairs;
     report.rectangle_pairs += rows * rows;
-    const TileGrid tiles = tile_grid(mask, mask.seqlen_kv, kTile, kTile);
-    report.tiles_full += tiles.count(TileClass::full);
-    report.tiles_partial += tiles.count(TileClass::partial);
-    report.tiles_skipped += tiles.count(TileClass::skip);
+    const TileGrid tiles = tile_grid(view_of(mask, mask.seqlen_kv, kTile, kTile));
+    report.tiles_full += tiles.count(Tile::full);
+    report.tiles_partial += tiles.count(Tile::partial);
+    report.tiles_skipped += tiles.count(Tile::skipped);
     // Draw the user whose sequence is nearest to 48 rows: small enough to see single pairs.
     if (std::abs(rows - 48) < std::abs(sessions[drawn].rows() - 48)) drawn = b;
   }

@@ -1,4 +1,5 @@
-// `isoflash mask`: draws what each query row sees and the class of each tile, in the terminal, as SVG and as PNG.
+// `isoflash mask`: draws what each query row sees and the class of each tile, of a mask in numbers or of a batch file, in the
+// terminal, as SVG and as PNG.
 #include <array>
 #include <charconv>
 #include <memory>
@@ -7,10 +8,13 @@
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
+#include "batch.h"
 #include "commands.h"
 #include "isoflash/isoflash.h"
 #include "mask_picture.h"
 #include "option_values.h"
+#include "oracle_problem.h"
+#include "usage_error.h"
 #include "write_file.h"
 
 namespace iso::tool {
@@ -20,6 +24,8 @@ struct MaskOptions {
   std::optional<i64> context, history, candidates, candidate_begin, seqlen_q, seqlen_kv, query_offset;
   i64 group_size = 1;
   std::string history_kind = "bidirectional", window, history_valid, tile, svg, png;
+  std::string batch;  // in place of all of the above but tile, svg and png
+  i64 sequence = 0, head = 0;
 };
 
 // "10:20", "-1,0" or "64x128" as two whole numbers.
@@ -55,12 +61,13 @@ void check_with_library(const isoflash_mask& mask, i64 seqlen_q, i64 seqlen_kv) 
                      fmt::format("isoflash explain {}", status));
 }
 
-struct ResolvedMask {
-  MaskSpec spec;
-  i32 seqlen_q = 0;
-};
+void check_size(i64 seqlen_q, i64 seqlen_kv) {
+  if (seqlen_q * seqlen_kv > (i64{1} << 26))
+    throw UsageError(fmt::format("{} x {} pairs are too many for a picture (limit 2^26)", seqlen_q, seqlen_kv),
+                     "draw a smaller mask of the same form");
+}
 
-ResolvedMask resolve(const MaskOptions& o) {
+MaskView view_of_options(const MaskOptions& o) {
   isoflash_problem defaults;
   isoflash_problem_init(&defaults);
   isoflash_mask mask = defaults.mask;
@@ -72,9 +79,7 @@ ResolvedMask resolve(const MaskOptions& o) {
   if (seqlen_kv < 1 || seqlen_q < 1)
     throw UsageError("there is nothing to draw: no query or no key",
                      "give --context, --history, --candidates or --seqlen-kv");
-  if (seqlen_q * seqlen_kv > (i64{1} << 26))
-    throw UsageError(fmt::format("{} x {} pairs are too many for a picture (limit 2^26)", seqlen_q, seqlen_kv),
-                     "draw a smaller mask of the same form");
+  check_size(seqlen_q, seqlen_kv);
 
   mask.num_context.value = context;
   mask.history_len.value = history;
@@ -116,7 +121,7 @@ ResolvedMask resolve(const MaskOptions& o) {
   spec.window_left = reach(mask.window_left);
   spec.window_right = reach(mask.window_right);
   spec.query_offset = position(mask.query_offset.value, seqlen_kv - seqlen_q);
-  return {spec, static_cast<i32>(seqlen_q)};
+  return view_of(spec, static_cast<i32>(seqlen_q), 0, 0);
 }
 
 // Without --tile: the power of two that gives at most 16 tiles a side, at most the CPU kernels' order of size.
@@ -126,26 +131,82 @@ int default_tile(i32 length) {
   return tile;
 }
 
-void draw(const MaskOptions& o) {
-  const auto [mask, seqlen_q] = resolve(o);
-  int tile_m = default_tile(std::max(seqlen_q, mask.seqlen_kv)), tile_n = tile_m;
-  if (!o.tile.empty()) {
-    const auto [m, n] = two_numbers(o.tile, 'x', "--tile", "64x128");
-    if (m < 1 || n < 1 || m > kMaxSeqlen || n > kMaxSeqlen)
-      throw UsageError(fmt::format("--tile got '{}', expected sizes from 1 to {}", o.tile, kMaxSeqlen),
-                       "for example --tile 64x128");
-    tile_m = static_cast<int>(m);
-    tile_n = static_cast<int>(n);
+// One sequence of a batch file. The arrays that its views point into live as long as this.
+class BatchView {
+ public:
+  explicit BatchView(const MaskOptions& o) : batch_(value_or_usage_error(read_batch(o.batch))) {
+    const isoflash::Problem call = value_or_usage_error(library_problem(o.batch, batch_));
+    if (const auto plan = isoflash::Plan::create(call); !plan) throw_usage_error(plan.error().id(), plan.error().message());
+    oracle_ = oracle_problem(call);
+    const auto in_range = [&](const char* option, i64 got, i64 count) {
+      if (got >= count)
+        throw UsageError(fmt::format("{} {}: {} has {}", option, got, o.batch, count), "they are counted from 0");
+    };
+    in_range("--sequence", o.sequence, oracle_.problem.batch);
+    in_range("--head", o.head, oracle_.problem.num_heads_q);
+    view_.sequence = oracle_.sequences[static_cast<std::size_t>(o.sequence)];
+    view_.head = o.head;
+    const Sequence& s = view_.sequence;
+    if (s.seqlen_q == 0 || s.seqlen_kv == 0)
+      throw UsageError(fmt::format("sequence {} has {} query rows and {} keys: there is nothing to draw", o.sequence,
+                                   s.seqlen_q, s.seqlen_kv),
+                       "choose another one by --sequence");
+    check_size(s.seqlen_q, s.seqlen_kv);
   }
+  const MaskView& view() const { return view_; }
+
+  // What is drawn, in words.
+  std::string title(const MaskOptions& o) const {
+    const Sequence& s = view_.sequence;
+    std::string out = fmt::format("sequence {} of {}, query head {}: {} query rows from position {}, {} keys", o.sequence,
+                                  oracle_.problem.batch, o.head, s.seqlen_q, s.mask.query_offset, s.seqlen_kv);
+    if (s.block_table != nullptr)
+      out += fmt::format(", {} in pages of {}", s.seqlen_cached, s.page_size);
+    else if (oracle_.problem.new_keys)
+      out += fmt::format(", {} in the cache", s.seqlen_cached);
+    if (s.intervals.data != nullptr) out += "; by row_intervals";
+    if (given(s.blocks)) out += fmt::format("; by block lists of {}x{}", s.blocks.block_m, s.blocks.block_n);
+    return out + "\n";
+  }
+
+ private:
+  Batch batch_;
+  OracleProblem oracle_;
+  MaskView view_;
+};
+
+// The blocks of block lists, else tiles by size; --tile overrides.
+void choose_tiles(const MaskOptions& o, MaskView& view) {
+  const Sequence& s = view.sequence;
+  view.tile_m = view.tile_n = default_tile(std::max(s.seqlen_q, s.seqlen_kv));
+  if (given(s.blocks)) {
+    view.tile_m = s.blocks.block_m;
+    view.tile_n = s.blocks.block_n;
+  }
+  if (o.tile.empty()) return;
+  const auto [m, n] = two_numbers(o.tile, 'x', "--tile", "64x128");
+  if (m < 1 || n < 1 || m > kMaxSeqlen || n > kMaxSeqlen)
+    throw UsageError(fmt::format("--tile got '{}', expected sizes from 1 to {}", o.tile, kMaxSeqlen),
+                     "for example --tile 64x128");
+  view.tile_m = static_cast<i32>(m);
+  view.tile_n = static_cast<i32>(n);
+}
+
+void draw(const MaskOptions& o) {
+  const auto batch = o.batch.empty() ? nullptr : std::make_unique<BatchView>(o);
+  MaskView view = batch ? batch->view() : view_of_options(o);
+  choose_tiles(o, view);
   if (!o.svg.empty()) {
-    write_file(o.svg, mask_svg(mask, seqlen_q, tile_m, tile_n));
+    write_file(o.svg, mask_svg(view));
     fmt::print(stderr, "wrote {}\n", o.svg);
   }
   if (!o.png.empty()) {
-    write_png(o.png, mask_image(mask, seqlen_q, tile_m, tile_n));
+    write_png(o.png, mask_image(view));
     fmt::print(stderr, "wrote {}\n", o.png);
   }
-  if (o.svg.empty() && o.png.empty()) fmt::print("{}", mask_text(mask, seqlen_q, tile_m, tile_n, terminal_of(stdout)));
+  if (!o.svg.empty() || !o.png.empty()) return;
+  if (batch) fmt::print("{}", batch->title(o));
+  fmt::print("{}", mask_text(view, terminal_of(stdout)));
 }
 
 }  // namespace
@@ -170,14 +231,24 @@ void add_mask(CLI::App& app, int&) {
   c.add_option("--seqlen-kv", o->seqlen_kv, "keys [what the parts need]")->transform(size);
   c.add_option("--seqlen-q", o->seqlen_q, "query rows [--seqlen-kv]")->transform(size);
   c.add_option("--query-offset", o->query_offset, "position of query row 0 [seqlen-kv - seqlen-q]")->transform(near_zero);
-  c.add_option("--tile", o->tile, "MxN: tiles of M query rows and N keys [by size]");
+  const std::vector<CLI::Option*> numbers = c.get_options([&](CLI::Option* option) { return option != c.get_help_ptr(); });
+  auto* const batch = c.add_option("--batch", o->batch, "draw a sequence of this batch file instead (.safetensors)");
+  for (CLI::Option* const option : numbers) batch->excludes(option);
+  c.add_option("--sequence", o->sequence, "which sequence of the batch, from 0 [0]")
+      ->transform(whole_number<i64>(0, INT64_MAX))
+      ->needs(batch);
+  c.add_option("--head", o->head, "as which query head sees it, from 0 [0]")
+      ->transform(whole_number<i64>(0, INT64_MAX))
+      ->needs(batch);
+  c.add_option("--tile", o->tile, "MxN: tiles of M query rows and N keys [by size, or those of block lists]");
   c.add_option("--svg", o->svg, "write an SVG instead of drawing in the terminal");
   c.add_option("--png", o->png, "write a PNG (both may be given)");
   c.footer(
       "Examples:\n"
       "  isoflash mask --context 2 --history 10 --candidates 6\n"
       "  isoflash mask --history 1024 --candidates 64 --history-kind causal --tile 64x64\n"
-      "  isoflash mask --history 1024 --candidates 64 --seqlen-q 64 --svg candidates-only.svg");
+      "  isoflash mask --history 1024 --candidates 64 --seqlen-q 64 --svg candidates-only.svg\n"
+      "  isoflash mask --batch batch.safetensors --sequence 3");
   c.callback([o] { draw(*o); });
 }
 

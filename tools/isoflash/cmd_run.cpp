@@ -42,7 +42,12 @@ int print_findings(const std::vector<Verified>& findings) {
 
 void save(const std::string& path, const RunResult& run, bool backward) {
   std::vector<NamedTensor> tensors{{"out", &run.out}, {"lse", &run.lse}};
-  if (backward) tensors.insert(tensors.end(), {{"dq", &run.dq}, {"dk", &run.dk}, {"dv", &run.dv}});
+  if (backward) {
+    const Gradients& g = run.gradients;
+    tensors.insert(tensors.end(), {{"dq", &g.dq}, {"dk", &g.dk}, {"dv", &g.dv}});
+    if (run.call.sink.rank != 0) tensors.push_back({"dsink", &g.dsink});
+    if (run.call.bias.rank != 0) tensors.push_back({"dbias", &g.dbias});
+  }
   value_or_usage_error(write_safetensors(path, tensors, {{"format", "isoflash-result"}, {"kernel", run.kernel}}));
 }
 
@@ -77,10 +82,17 @@ void add_run(CLI::App& app, int& exit_code) {
   auto* const command = app.add_subcommand("run", "Run a batch: attention, and gradients, verified and timed");
   auto args = std::make_shared<Arguments>();
   command->add_option("BATCH", args->batch, "the batch (.safetensors)")->required();
-  command->add_flag("--backward", args->options.backward, "also the gradients, from the batch's dout");
-  command->add_option("-o,--output", args->output, "write out, lse (and dq, dk, dv) to this .safetensors file");
+  command->add_flag("--backward", args->options.backward,
+                    "also the gradients, from the batch's dout; not of paged or cached keys, which have none");
+  command->add_option("-o,--output", args->output,
+                      "write out, lse (and dq, dk, dv, dsink, dbias) to this .safetensors file");
   command->add_option("--backend", args->options.backend, "auto, or one that `isoflash list` names")->capture_default_str();
   command->add_option("--threads", args->options.threads, "0: one per core; results do not depend on it")
+      ->transform(whole_number(0, 1024))
+      ->capture_default_str();
+  command
+      ->add_option("--num-splits", args->options.splits,
+                   "parts that the keys are cut into and merged, forward; 0: the backend chooses")
       ->transform(whole_number(0, 1024))
       ->capture_default_str();
   command->add_option("--verify", args->verify, "compare with the float64 oracle: sampled rows, every row (slow), or not")

@@ -224,7 +224,7 @@ std::string demo_page(const DemoReport& r) {
       "score. "
       "Every row sees context and history; a candidate also sees itself, and no other candidate.</p>\n<figure "
       "class=mask>{}</figure>\n",
-      xml_escaped(r.mask_user), mask_svg(r.mask, r.mask.seqlen_kv, 16, 16));
+      xml_escaped(r.mask_user), mask_svg(view_of(r.mask, r.mask.seqlen_kv, 16, 16)));
   page += "<h2>Sequences are short and unequal</h2>\n<figure>" + length_histogram(r) + "</figure>\n";
   page += "<h2>So padding would be most of the work</h2>\n<p>(Query, key) pairs per head.</p>\n<figure>" + work_bars(r) +
           fmt::format("<figcaption>Tiles of {} x {}:</figcaption>", r.tile, r.tile) + tile_bar(r) + "</figure>\n";

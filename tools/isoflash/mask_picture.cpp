@@ -16,13 +16,25 @@ struct Swatch {
 };
 
 // Okabe-Ito colours: told apart with any colour vision. Indexed by Cell.
-constexpr std::array<Swatch, 4> kSwatches{{
+constexpr std::array<Swatch, 5> kSwatches{{
     {"hidden", "not seen", "\u00b7", {0xf2, 0xf2, 0xf2}, {0x26, 0x26, 0x2a}},
     {"context", "context", "\u2593", {0xe6, 0x9f, 0x00}, {0xe6, 0x9f, 0x00}},
     {"history", "history", "\u2592", {0x56, 0xb4, 0xe9}, {0x3d, 0x8f, 0xc4}},
     {"candidate", "own candidate group", "\u2588", {0x00, 0x9e, 0x73}, {0x1f, 0xb8, 0x8c}},
+    {"seen", "seen", "\u2588", {0xcc, 0x79, 0xa7}, {0xb0, 0x62, 0x8f}},
 }};
 constexpr Rgb kPadding{0xbb, 0xbb, 0xbb};
+
+// Swatches that a picture explains.
+std::vector<Swatch> legend(const MaskRaster& raster) {
+  std::vector<Swatch> out;
+  for (std::size_t n = 0; n < kSwatches.size(); ++n) {
+    const Cell cell = static_cast<Cell>(n);
+    const bool of_roles = cell == Cell::context || cell == Cell::history || cell == Cell::candidate;
+    if (cell == Cell::hidden || (of_roles ? raster.roles : raster.shows(cell))) out.push_back(kSwatches[n]);
+  }
+  return out;
+}
 
 const Swatch& swatch(Cell cell) { return kSwatches[static_cast<std::size_t>(cell)]; }
 
@@ -55,13 +67,16 @@ std::vector<RoleRun> role_runs(const std::vector<Role>& roles) {
   return runs;
 }
 
+const char* partial_name(const TileGrid& tiles) { return tiles.lists ? "mask" : "partial"; }
+
 // One line of counts that ends every picture in words.
 std::string summary(const MaskRaster& raster, const TileGrid& tiles) {
-  const i64 full = tiles.count(TileClass::full), partial = tiles.count(TileClass::partial);
-  const i64 all = static_cast<i64>(raster.rows) * raster.cols, grid = static_cast<i64>(tiles.rows) * tiles.cols;
-  const i64 pairs = raster.visible_pairs();
-  return fmt::format("{} of {} pairs visible ({:.1f} %); tiles {}x{}: {} full, {} partial, {} skipped", pairs, all,
-                     all ? 100.0 * pairs / all : 0.0, tiles.tile_m, tiles.tile_n, full, partial, grid - full - partial);
+  const i64 all = static_cast<i64>(raster.rows) * raster.cols, pairs = raster.visible_pairs();
+  std::string out = fmt::format("{} of {} pairs visible ({:.1f} %); tiles {}x{}: {} full, {} {}, ", pairs, all,
+                                all ? 100.0 * pairs / all : 0.0, tiles.tile_m, tiles.tile_n, tiles.count(Tile::full),
+                                tiles.count(Tile::partial), partial_name(tiles));
+  if (tiles.lists) out += fmt::format("{} diag, ", tiles.count(Tile::diag));
+  return out + fmt::format("{} skipped", tiles.count(Tile::skipped));
 }
 
 // The colour or character of a block of cells [row, row_end) x [col, col_end): the role it shows most, and whether it is
@@ -71,7 +86,7 @@ struct Block {
   bool whole = false;
 };
 Block block_of(const MaskRaster& raster, i32 row, i32 row_end, i32 col, i32 col_end) {
-  std::array<i64, 4> counts{};
+  std::array<i64, kSwatches.size()> counts{};
   for (i32 r = row; r < row_end; ++r)
     for (i32 c = col; c < col_end; ++c) ++counts[static_cast<std::size_t>(raster.at(r, c))];
   const auto most = std::max_element(counts.begin() + 1, counts.end());
@@ -92,6 +107,7 @@ std::string paint(Cell upper, bool upper_whole, Cell lower, bool lower_whole) {
 
 // Row numbers and roles are written at the first row of each run and at every tenth line.
 std::string gutter(const MaskRaster& raster, i32 row, i32 row_end, bool every) {
+  if (!raster.roles) return every ? fmt::format("{:>6} {:<9} ", row, "") : fmt::format("{:>16} ", "");
   const Role role = raster.row_roles[row];
   const bool starts = row == 0 || raster.row_roles[row - 1] != role;
   bool begins = starts;
@@ -107,8 +123,8 @@ std::string tile_map(const TileGrid& tiles, const Terminal& terminal) {
   for (i32 row = 0; row < tiles.rows; ++row) {
     out += fmt::format("{:>6} {:<9} ", row * tiles.tile_m, row == 0 ? "tiles" : "");
     for (i32 col = 0; col < shown; ++col) {
-      const TileClass c = tiles.at(row, col);
-      out += c == TileClass::full ? "\u2588\u2588" : c == TileClass::partial ? "\u2592\u2592" : "\u00b7\u00b7";
+      constexpr const char* kTiles[] = {"\u00b7\u00b7", "\u2592\u2592", "\u2588\u2588", "\u2572\u2572"};
+      out += kTiles[static_cast<int>(tiles.at(row, col))];
     }
     out += shown < tiles.cols ? "\u2026\n" : "\n";
   }
@@ -142,11 +158,11 @@ std::string svg_cells(const MaskRaster& raster) {
 }
 
 // Every rule is for this picture only: it may stand inline in a page among others.
-std::string svg_style() {
-  const auto rules = [](bool dark) {
+std::string svg_style(const MaskRaster& raster) {
+  const auto rules = [&](bool dark) {
     std::string css = dark ? ".mask .ink{fill:#e6e6e6}.mask .line{stroke:#e6e6e6}.mask .grid{stroke:#3a3a40}"
                            : ".mask .ink{fill:#222}.mask .line{stroke:#222}.mask .grid{stroke:#fff}";
-    for (const Swatch& s : kSwatches) css += fmt::format(".mask .{}{{fill:{}}}", s.css, hex(dark ? s.dark : s.light));
+    for (const Swatch& s : legend(raster)) css += fmt::format(".mask .{}{{fill:{}}}", s.css, hex(dark ? s.dark : s.light));
     return css;
   };
   return fmt::format(
@@ -158,6 +174,7 @@ std::string svg_style() {
 // Stripes of the roles along both axes with their names, where there is room for them.
 std::string svg_axes(const MaskRaster& raster, double cell, int left, int top) {
   std::string out;
+  if (!raster.roles) return out;
   for (const RoleRun& run : role_runs(raster.col_roles)) {
     const double x = left + run.begin * cell, width = (run.end - run.begin) * cell;
     const char* name = role_name(run.role);
@@ -178,42 +195,101 @@ std::string svg_axes(const MaskRaster& raster, double cell, int left, int top) {
   return out;
 }
 
+Tile tile_at(const MaskView& view, bool lists, i32 m_block, i32 n_block) {
+  const Sequence& s = view.sequence;
+  if (lists) {
+    constexpr Tile kTiles[] = {Tile::skipped, Tile::partial, Tile::full, Tile::diag};  // by BlockKind
+    return kTiles[static_cast<int>(block_kind(s.blocks, view.head, m_block, n_block))];
+  }
+  const Interval rows{m_block * view.tile_m, min_of((m_block + 1) * view.tile_m, s.seqlen_q)};
+  const Interval keys{n_block * view.tile_n, min_of((n_block + 1) * view.tile_n, s.seqlen_kv)};
+  if (mask_only(s)) {
+    const i32 offset = s.mask.query_offset;
+    const TileClass c = classify_tile(s.mask, {rows.begin + offset, rows.end + offset}, keys);
+    return c == TileClass::full ? Tile::full : c == TileClass::partial ? Tile::partial : Tile::skipped;
+  }
+  i64 seen = 0;
+  for (i32 i = rows.begin; i < rows.end; ++i)
+    for (i32 j = keys.begin; j < keys.end; ++j) seen += visible(s, view.head, i, j) ? 1 : 0;
+  return seen == 0 ? Tile::skipped : seen == i64{rows.size()} * keys.size() ? Tile::full : Tile::partial;
+}
+
+// The border of a tile: dashed if partial, with its diagonal if that is all it has.
+std::string svg_tile(Tile tile, double x, double y, double width, double height) {
+  std::string out = fmt::format("<rect class=\"line\" x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\"{}/>", x, y,
+                                width, height, tile == Tile::partial ? " stroke-dasharray=\"4 3\"" : "");
+  if (tile == Tile::diag) out += fmt::format("<path class=\"line\" d=\"M{:g} {:g}l{:g} {:g}\"/>", x, y, width, height);
+  return out;
+}
+
+std::string svg_legend(const MaskRaster& raster, const TileGrid& tiles, double y) {
+  std::string out;
+  double x = 12;
+  for (const Swatch& s : legend(raster)) {
+    out += fmt::format("<rect class=\"{}\" x=\"{:g}\" y=\"{:g}\" width=\"14\" height=\"14\"/>", s.css, x, y - 11);
+    out += fmt::format("<text class=\"ink small\" x=\"{:g}\" y=\"{:g}\">{}</text>\n", x + 19, y, s.title);
+    x += 40 + 6.4 * std::char_traits<char>::length(s.title);
+  }
+  for (const Tile tile : {Tile::full, Tile::partial, Tile::diag}) {
+    if (tile == Tile::diag && !tiles.lists) continue;
+    const char* const name = tile == Tile::full ? "full" : tile == Tile::diag ? "diag" : partial_name(tiles);
+    out += svg_tile(tile, x, y - 11, 14, 14);
+    out += fmt::format("<text class=\"ink small\" x=\"{:g}\" y=\"{:g}\">{} tile</text>\n", x + 19, y, name);
+    x += 86;
+  }
+  return out;
+}
+
 }  // namespace
 
 i64 MaskRaster::visible_pairs() const {
   return static_cast<i64>(cells.size()) - std::count(cells.begin(), cells.end(), Cell::hidden);
 }
 
-i64 TileGrid::count(TileClass wanted) const { return std::count(classes.begin(), classes.end(), wanted); }
+bool MaskRaster::shows(Cell cell) const { return std::find(cells.begin(), cells.end(), cell) != cells.end(); }
+
+i64 TileGrid::count(Tile wanted) const { return std::count(tiles.begin(), tiles.end(), wanted); }
 
 Rgb cell_colour(Cell cell) { return swatch(cell).light; }
 
-MaskRaster mask_raster(const MaskSpec& mask, i32 seqlen_q) {
-  MaskRaster raster{seqlen_q, mask.seqlen_kv, {}, {}, {}};
-  raster.cells.reserve(static_cast<std::size_t>(seqlen_q) * mask.seqlen_kv);
-  for (i32 col = 0; col < mask.seqlen_kv; ++col) raster.col_roles.push_back(role_at(mask, col));
-  for (i32 row = 0; row < seqlen_q; ++row) {
-    const i32 position = row + mask.query_offset;
-    raster.row_roles.push_back(role_at(mask, position));
-    for (i32 col = 0; col < mask.seqlen_kv; ++col)
-      raster.cells.push_back(visible(mask, position, col) ? cell_of(raster.col_roles[col]) : Cell::hidden);
+MaskView view_of(const MaskSpec& mask, i32 seqlen_q, i32 tile_m, i32 tile_n) {
+  MaskView view;
+  view.sequence.mask = mask;
+  view.sequence.seqlen_q = view.sequence.slot_q = seqlen_q;
+  view.sequence.seqlen_kv = view.sequence.slot_kv = view.sequence.seqlen_cached = mask.seqlen_kv;
+  view.tile_m = tile_m;
+  view.tile_n = tile_n;
+  return view;
+}
+
+MaskRaster mask_raster(const MaskView& view) {
+  const Sequence& s = view.sequence;
+  MaskRaster raster{s.seqlen_q, s.seqlen_kv, mask_only(s) || !is_plain(s.mask), {}, {}, {}};
+  raster.cells.reserve(static_cast<std::size_t>(s.seqlen_q) * static_cast<std::size_t>(s.seqlen_kv));
+  for (i32 col = 0; col < s.seqlen_kv; ++col) raster.col_roles.push_back(role_at(s.mask, col));
+  for (i32 row = 0; row < s.seqlen_q; ++row) {
+    raster.row_roles.push_back(role_at(s.mask, row + s.mask.query_offset));
+    for (i32 col = 0; col < s.seqlen_kv; ++col) {
+      const Role role = raster.col_roles[static_cast<std::size_t>(col)];
+      const Cell cell = raster.roles && role != Role::padding ? cell_of(role) : Cell::seen;
+      raster.cells.push_back(visible(s, view.head, row, col) ? cell : Cell::hidden);
+    }
   }
   return raster;
 }
 
-TileGrid tile_grid(const MaskSpec& mask, i32 seqlen_q, i32 tile_m, i32 tile_n) {
-  TileGrid grid{tile_m, tile_n, ceil_div(seqlen_q, tile_m), ceil_div(mask.seqlen_kv, tile_n), {}};
-  for (i32 row = 0; row < grid.rows; ++row) {
-    const Interval queries{mask.query_offset + row * tile_m, mask.query_offset + min_of((row + 1) * tile_m, seqlen_q)};
-    for (i32 col = 0; col < grid.cols; ++col)
-      grid.classes.push_back(classify_tile(mask, queries, {col * tile_n, min_of((col + 1) * tile_n, mask.seqlen_kv)}));
-  }
+TileGrid tile_grid(const MaskView& view) {
+  const Sequence& s = view.sequence;
+  TileGrid grid{view.tile_m, view.tile_n, ceil_div(s.seqlen_q, view.tile_m), ceil_div(s.seqlen_kv, view.tile_n), {}, {}};
+  grid.lists = given(s.blocks) && s.blocks.block_m == view.tile_m && s.blocks.block_n == view.tile_n;
+  for (i32 row = 0; row < grid.rows; ++row)
+    for (i32 col = 0; col < grid.cols; ++col) grid.tiles.push_back(tile_at(view, grid.lists, row, col));
   return grid;
 }
 
-std::string mask_text(const MaskSpec& mask, i32 seqlen_q, int tile_m, int tile_n, const Terminal& terminal) {
-  const MaskRaster raster = mask_raster(mask, seqlen_q);
-  const TileGrid tiles = tile_grid(mask, seqlen_q, tile_m, tile_n);
+std::string mask_text(const MaskView& view, const Terminal& terminal) {
+  const MaskRaster raster = mask_raster(view);
+  const TileGrid tiles = tile_grid(view);
   const int room = std::max(terminal.columns - kGutter - 1, 8);
   // A character is about twice as high as wide: two columns a key where they fit; in colour a half block holds two rows.
   // Two screens of rows at most.
@@ -240,19 +316,20 @@ std::string mask_text(const MaskSpec& mask, i32 seqlen_q, int tile_m, int tile_n
   }
   out += fmt::format("\n{}", tile_map(tiles, terminal));
   out += "\nrows: queries, columns: keys; seen: ";
-  for (const Swatch& s : kSwatches) {
+  for (const Swatch& s : legend(raster)) {
     out += terminal.colours ? fmt::format("\033[38;2;{};{};{}m\u2588\u2588\033[0m", s.dark.r, s.dark.g, s.dark.b)
                             : std::string(s.solid);
     out += fmt::format(" {}  ", s.title);
   }
-  out += fmt::format("\ntiles: \u2588\u2588 full  \u2592\u2592 partial  \u00b7\u00b7 skipped");
+  out += fmt::format("\ntiles: \u2588\u2588 full  \u2592\u2592 {}{}  \u00b7\u00b7 skipped", partial_name(tiles),
+                     tiles.lists ? "  \u2572\u2572 diag" : "");
   if (step > 1) out += fmt::format("; scaled down: one character is {} keys x {} rows", step, lines);
   return out + "\n" + summary(raster, tiles) + "\n";
 }
 
-std::string mask_svg(const MaskSpec& mask, i32 seqlen_q, int tile_m, int tile_n) {
-  const MaskRaster raster = mask_raster(mask, seqlen_q);
-  const TileGrid tiles = tile_grid(mask, seqlen_q, tile_m, tile_n);
+std::string mask_svg(const MaskView& view) {
+  const MaskRaster raster = mask_raster(view);
+  const TileGrid tiles = tile_grid(view);
   const double cell = std::clamp(560.0 / std::max({raster.rows, raster.cols, 1}), 0.05, 26.0);
   constexpr int kLeft = 96, kTop = 62, kLegend = 72;
   const double width = raster.cols * cell, height = raster.rows * cell;
@@ -264,7 +341,7 @@ std::string mask_svg(const MaskSpec& mask, i32 seqlen_q, int tile_m, int tile_n)
       "role=\"img\">\n"
       "<title>What each query row sees: {2}</title>\n",
       total_width, total_height, summary(raster, tiles));
-  out += svg_style();
+  out += svg_style(raster);
   out += fmt::format("<text class=\"ink\" x=\"{:g}\" y=\"20\" text-anchor=\"middle\">keys</text>\n", kLeft + width / 2);
   out += fmt::format(
       "<text class=\"ink\" transform=\"translate(16 {:g}) rotate(-90)\" text-anchor=\"middle\">query rows</text>\n",
@@ -284,32 +361,17 @@ std::string mask_svg(const MaskSpec& mask, i32 seqlen_q, int tile_m, int tile_n)
   // Skipped tiles get no border: what stands out is the work that is done.
   for (i32 row = 0; row < tiles.rows; ++row)
     for (i32 col = 0; col < tiles.cols; ++col) {
-      const TileClass c = tiles.at(row, col);
-      if (c == TileClass::skip) continue;
-      border += fmt::format("<rect class=\"line\" x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\"{}/>\n",
-                            kLeft + col * tile_n * cell, kTop + row * tile_m * cell,
-                            (min_of((col + 1) * tile_n, raster.cols) - col * tile_n) * cell,
-                            (min_of((row + 1) * tile_m, raster.rows) - row * tile_m) * cell,
-                            c == TileClass::partial ? " stroke-dasharray=\"4 3\"" : "");
+      const Tile tile = tiles.at(row, col);
+      if (tile == Tile::skipped) continue;
+      border += svg_tile(tile, kLeft + col * tiles.tile_n * cell, kTop + row * tiles.tile_m * cell,
+                         (min_of((col + 1) * tiles.tile_n, raster.cols) - col * tiles.tile_n) * cell,
+                         (min_of((row + 1) * tiles.tile_m, raster.rows) - row * tiles.tile_m) * cell) +
+                "\n";
     }
   out += border;
-
-  double x = 12;
-  const double y = kTop + height + 26;
-  for (const Swatch& s : kSwatches) {
-    out += fmt::format("<rect class=\"{}\" x=\"{:g}\" y=\"{:g}\" width=\"14\" height=\"14\"/>", s.css, x, y - 11);
-    out += fmt::format("<text class=\"ink small\" x=\"{:g}\" y=\"{:g}\">{}</text>\n", x + 19, y, s.title);
-    x += 40 + 6.4 * std::char_traits<char>::length(s.title);
-  }
-  for (const bool dashed : {false, true}) {
-    out += fmt::format("<rect class=\"line\" x=\"{:g}\" y=\"{:g}\" width=\"14\" height=\"14\"{}/>", x, y - 11,
-                       dashed ? " stroke-dasharray=\"4 3\"" : "");
-    out += fmt::format("<text class=\"ink small\" x=\"{:g}\" y=\"{:g}\">{}</text>\n", x + 19, y,
-                       dashed ? "partial tile" : "full tile");
-    x += dashed ? 0 : 86;
-  }
-  out += fmt::format("<text class=\"ink small\" x=\"12\" y=\"{:g}\">{}</text>\n</svg>\n", y + 26, summary(raster, tiles));
-  return out;
+  out += svg_legend(raster, tiles, kTop + height + 26);
+  return out + fmt::format("<text class=\"ink small\" x=\"12\" y=\"{:g}\">{}</text>\n</svg>\n", kTop + height + 52,
+                           summary(raster, tiles));
 }
 
 PictureGeometry picture_geometry(i32 rows, i32 cols) {
@@ -317,29 +379,31 @@ PictureGeometry picture_geometry(i32 rows, i32 cols) {
   return {scale, 12};
 }
 
-Image mask_image(const MaskSpec& mask, i32 seqlen_q, int tile_m, int tile_n) {
-  const MaskRaster raster = mask_raster(mask, seqlen_q);
-  const TileGrid tiles = tile_grid(mask, seqlen_q, tile_m, tile_n);
+Image mask_image(const MaskView& view) {
+  const MaskRaster raster = mask_raster(view);
+  const TileGrid tiles = tile_grid(view);
   const PictureGeometry at = picture_geometry(raster.rows, raster.cols);
   constexpr Rgb kPaper{255, 255, 255}, kInk{0x22, 0x22, 0x22};
   Image image(at.x(raster.cols) + at.margin, at.y(raster.rows) + at.margin, kPaper);
 
   const int gap = at.scale >= 6 ? 1 : 0;  // a line of paper between cells
-  for (i32 col = 0; col < raster.cols; ++col)
-    image.fill(at.x(col), 2, at.scale - gap, 6, role_colour(raster.col_roles[col]));
+  for (i32 col = 0; col < raster.cols && raster.roles; ++col)
+    image.fill(at.x(col), 2, at.scale - gap, 6, role_colour(raster.col_roles[static_cast<std::size_t>(col)]));
   for (i32 row = 0; row < raster.rows; ++row) {
-    image.fill(2, at.y(row), 6, at.scale - gap, role_colour(raster.row_roles[row]));
+    if (raster.roles)
+      image.fill(2, at.y(row), 6, at.scale - gap, role_colour(raster.row_roles[static_cast<std::size_t>(row)]));
     for (i32 col = 0; col < raster.cols; ++col)
       image.fill(at.x(col), at.y(row), at.scale - gap, at.scale - gap, cell_colour(raster.at(row, col)));
   }
-  if (gap == 0) return image;  // too small for tile borders
+  if (gap == 0 && !tiles.lists) return image;  // too small for tile borders
   for (i32 row = 0; row < tiles.rows; ++row)
     for (i32 col = 0; col < tiles.cols; ++col) {
-      if (tiles.at(row, col) == TileClass::skip) continue;
-      const int x0 = at.x(col * tile_n) - 1, x1 = at.x(min_of((col + 1) * tile_n, raster.cols)) - 1;
-      const int y0 = at.y(row * tile_m) - 1, y1 = at.y(min_of((row + 1) * tile_m, raster.rows)) - 1;
-      // Partial tiles are dashed, full ones solid.
-      const int period = tiles.at(row, col) == TileClass::full ? 1 : 8;
+      const Tile tile = tiles.at(row, col);
+      if (tile == Tile::skipped) continue;
+      const int x0 = at.x(col * tiles.tile_n) - 1, x1 = at.x(min_of((col + 1) * tiles.tile_n, raster.cols)) - 1;
+      const int y0 = at.y(row * tiles.tile_m) - 1, y1 = at.y(min_of((row + 1) * tiles.tile_m, raster.rows)) - 1;
+      // Partial tiles are dashed, full and diagonal ones solid.
+      const int period = tile == Tile::partial ? 8 : 1;
       for (int x = x0; x <= x1; ++x)
         if ((x - x0) % period < (period + 1) / 2) image.fill(x, y0, 1, 1, kInk), image.fill(x, y1, 1, 1, kInk);
       for (int y = y0; y <= y1; ++y)

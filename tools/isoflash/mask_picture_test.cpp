@@ -63,7 +63,7 @@ MaskSpec ranker_mask(i32 group_size) {
 
 RC_GTEST_PROP(MaskPicture, RasterEqualsVisible, ()) {
   const auto [m, seqlen_q] = arbitrary_mask();
-  const MaskRaster raster = mask_raster(m, seqlen_q);
+  const MaskRaster raster = mask_raster(view_of(m, seqlen_q, 4, 4));
   i64 pairs = 0;
   for (i32 row = 0; row < seqlen_q; ++row)
     for (i32 col = 0; col < m.seqlen_kv; ++col) {
@@ -76,7 +76,7 @@ RC_GTEST_PROP(MaskPicture, RasterEqualsVisible, ()) {
 RC_GTEST_PROP(MaskPicture, TilesEqualVisible, ()) {
   const auto [m, seqlen_q] = arbitrary_mask();
   const i32 tile_m = 1 + *rc::gen::inRange(0, 7), tile_n = 1 + *rc::gen::inRange(0, 7);
-  const TileGrid tiles = tile_grid(m, seqlen_q, tile_m, tile_n);
+  const TileGrid tiles = tile_grid(view_of(m, seqlen_q, tile_m, tile_n));
   for (i32 row = 0; row < tiles.rows; ++row)
     for (i32 col = 0; col < tiles.cols; ++col) {
       i64 seen = 0, all = 0;
@@ -85,7 +85,7 @@ RC_GTEST_PROP(MaskPicture, TilesEqualVisible, ()) {
           seen += visible(m, r + m.query_offset, c);
           ++all;
         }
-      const TileClass expected = seen == 0 ? TileClass::skip : seen == all ? TileClass::full : TileClass::partial;
+      const Tile expected = seen == 0 ? Tile::skipped : seen == all ? Tile::full : Tile::partial;
       RC_ASSERT(tiles.at(row, col) == expected);
     }
 }
@@ -94,7 +94,7 @@ RC_GTEST_PROP(MaskPicture, TilesEqualVisible, ()) {
 RC_GTEST_PROP(MaskPicture, SvgEqualsVisible, ()) {
   const auto [m, seqlen_q] = arbitrary_mask();
   if (m.seqlen_kv == 0) return;
-  const std::string svg = mask_svg(m, seqlen_q, 4, 4);
+  const std::string svg = mask_svg(view_of(m, seqlen_q, 4, 4));
   const std::size_t begin = svg.find("<g id=\"cells\""), end = svg.find("</g>", begin);
   RC_ASSERT(begin != std::string::npos && end != std::string::npos);
   const std::string cells = svg.substr(begin, end - begin);
@@ -113,9 +113,60 @@ RC_GTEST_PROP(MaskPicture, SvgEqualsVisible, ()) {
                 names[static_cast<int>(expected_cell(m, row, col))]);
 }
 
+// Two query blocks of lists over a mask without parts: block 0 sees block 0 by its diagonal and block 1 whole, block 1 sees
+// block 0 by the mask.
+struct ListsView {
+  std::vector<i64> begin{0, 2, 3};
+  std::vector<BlockEntry> entries{{0, BlockKind::diag}, {1, BlockKind::full}, {0, BlockKind::mask}};
+  MaskView view;
+
+  ListsView() {
+    MaskSpec m;
+    m.seqlen_kv = m.history_end = m.history_end_slot = m.candidate_begin = m.candidate_end = 100;
+    view = view_of(m, 100, 64, 64);
+    view.sequence.blocks = {.block_m = 64, .block_n = 64, .begin = begin.data(), .entries = entries.data()};
+  }
+};
+
+TEST(MaskPicture, ListsShowTheirKinds) {
+  const ListsView lists;
+  const TileGrid tiles = tile_grid(lists.view);
+  EXPECT_TRUE(tiles.lists);
+  EXPECT_EQ(tiles.tiles, (std::vector<Tile>{Tile::diag, Tile::full, Tile::partial, Tile::skipped}));
+  const MaskRaster raster = mask_raster(lists.view);
+  EXPECT_FALSE(raster.roles);
+  for (i32 row = 0; row < 100; ++row)
+    for (i32 col = 0; col < 100; ++col)
+      ASSERT_EQ(raster.at(row, col) == Cell::seen, visible(lists.view.sequence, 0, row, col)) << row << " " << col;
+  const std::string words = "1 full, 1 mask, 1 diag, 1 skipped";
+  EXPECT_NE(mask_text(lists.view, Terminal{}).find(words), std::string::npos);
+  EXPECT_NE(mask_svg(lists.view).find(words), std::string::npos);
+  EXPECT_GT(mask_image(lists.view).width, 100);
+}
+
+TEST(MaskPicture, TilesOfAnotherSizeCountWhatIsSeen) {
+  ListsView lists;
+  lists.view.tile_m = lists.view.tile_n = 50;
+  const TileGrid tiles = tile_grid(lists.view);
+  EXPECT_FALSE(tiles.lists);
+  EXPECT_EQ(tiles.tiles, (std::vector<Tile>{Tile::partial, Tile::partial, Tile::partial, Tile::partial}));
+}
+
+TEST(MaskPicture, IntervalsAreSeen) {
+  const i32 pairs[] = {0, 2, 1, 4, 3, 3};
+  MaskSpec m;
+  m.seqlen_kv = m.history_end = m.history_end_slot = m.candidate_begin = m.candidate_end = 4;
+  MaskView view = view_of(m, 3, 2, 2);
+  view.sequence.intervals = {.data = pairs, .stride_head = 0, .stride_row = 2, .count = 1};
+  const MaskRaster raster = mask_raster(view);
+  EXPECT_EQ(raster.visible_pairs(), 5);
+  EXPECT_EQ(raster.at(1, 3), Cell::seen);
+  EXPECT_EQ(tile_grid(view).tiles, (std::vector<Tile>{Tile::partial, Tile::partial, Tile::skipped, Tile::skipped}));
+}
+
 void expect_png_equals_visible(const MaskSpec& m, i32 seqlen_q) {
   const std::string path = (std::filesystem::path(testing::TempDir()) / "mask_picture_test.png").string();
-  write_png(path, mask_image(m, seqlen_q, 4, 4));
+  write_png(path, mask_image(view_of(m, seqlen_q, 4, 4)));
   const Image image = read_png(path);
   std::filesystem::remove(path);
   const PictureGeometry at = picture_geometry(seqlen_q, m.seqlen_kv);
@@ -138,7 +189,7 @@ TEST(MaskPicture, PngEqualsVisible) {
 }
 
 TEST(MaskPicture, ColoursTellCellsApart) {
-  const Cell all[] = {Cell::hidden, Cell::context, Cell::history, Cell::candidate};
+  const Cell all[] = {Cell::hidden, Cell::context, Cell::history, Cell::candidate, Cell::seen};
   for (const Cell a : all)
     for (const Cell b : all) EXPECT_EQ(a == b, cell_colour(a) == cell_colour(b));
 }
@@ -154,9 +205,9 @@ TEST(MaskPicture, PicturesOfTheDocsAreUpToDate) {
         "--png "
         "docs/images/{}.png",
         group_size, name, name);
-    EXPECT_EQ(svg.str(), mask_svg(ranker_mask(group_size), 18, 6, 6)) << again;
+    EXPECT_EQ(svg.str(), mask_svg(view_of(ranker_mask(group_size), 18, 6, 6))) << again;
     const Image png = read_png(folder + name + ".png");
-    EXPECT_EQ(png.pixels, mask_image(ranker_mask(group_size), 18, 6, 6).pixels) << again;
+    EXPECT_EQ(png.pixels, mask_image(view_of(ranker_mask(group_size), 18, 6, 6)).pixels) << again;
   }
 }
 
@@ -179,7 +230,7 @@ TEST(MaskPicture, TextFitsTheTerminalAndShowsTheDiagonal) {
     Terminal terminal;
     terminal.colours = colours;
     for (const MaskSpec& m : {ranker_mask(1), large}) {
-      const std::string text = mask_text(m, m.seqlen_kv, 128, 128, terminal);
+      const std::string text = mask_text(view_of(m, m.seqlen_kv, 128, 128), terminal);
       for (std::size_t begin = 0; begin < text.size();) {
         const std::size_t end = text.find('\n', begin);
         EXPECT_LE(columns_of(text.substr(begin, end - begin)), 100) << text.substr(begin, end - begin);

@@ -34,65 +34,74 @@ double median_seconds(const char* what, int repeat, const Call& call) {
   return seconds[seconds.size() / 2];
 }
 
-TensorData like(const isoflash::Tensor& t) {
-  return TensorData(static_cast<DType>(t.dtype), std::vector<i64>(t.shape, t.shape + t.rank));
+// What --backward needs of a batch: keys whose gradients have a place, and dout.
+Expected<void> check_backward(const std::string& path, const Batch& batch) {
+  if (batch.paged()) return raise(errors::BackwardOfPagedKeys{});
+  if (batch.has_new_keys()) return raise(errors::BackwardOfNewKeys{});
+  if (batch.find(batch_name::kDout) == nullptr)
+    return raise(
+        errors::FileTensorMissing{.path = path, .tensor = "dout (which --backward needs)", .available = batch.names()});
+  return {};
 }
 
 }  // namespace
+
+Gradients::Gradients(const isoflash::Problem& call, isoflash::Backward& tensors) {
+  const auto add = [](const isoflash::Tensor& of, TensorData& memory, isoflash::Tensor& gradient) {
+    if (of.rank == 0) return;
+    memory = memory_for(of);
+    gradient = view(&memory);
+  };
+  add(call.q, dq, tensors.dq);
+  add(call.k, dk, tensors.dk);
+  add(call.v, dv, tensors.dv);
+  add(call.sink, dsink, tensors.dsink);
+  add(call.bias, dbias, tensors.dbias);
+}
+
+double forward_flops(const isoflash::Problem& call, i64 visible_pairs) {
+  const int last = call.q.rank - 1;
+  const i64 dims = call.q.shape[last] + call.v.shape[call.v.rank - 1];
+  return 2.0 * static_cast<double>(dims * call.q.shape[last - 1]) * static_cast<double>(visible_pairs);
+}
+
+isoflash::Backward backward_inputs(const isoflash::Problem& call) {
+  isoflash::Backward tensors;
+  tensors.q = call.q;
+  tensors.k = call.k;
+  tensors.v = call.v;
+  tensors.out = call.out;
+  tensors.lse = call.lse;
+  tensors.sink = call.sink;
+  tensors.bias = call.bias;
+  return tensors;
+}
 
 RunResult run_batch(const std::string& path, const Batch& batch, const RunOptions& options) {
   RunResult result;
   isoflash::Problem& call = result.call;
   call = value_or_usage_error(library_problem(path, batch));
-  const TensorData* const dout = batch.find(batch_name::kDout);
-  if (options.backward && dout == nullptr) {
-    std::string names;
-    for (const auto& [name, tensor] : batch.tensors) names += (names.empty() ? "" : ", ") + name;
-    value_or_usage_error(Expected<void>(
-        raise(errors::FileTensorMissing{.path = path, .tensor = "dout (which --backward needs)", .available = names})));
-  }
-
-  // out is (..., num_heads_q, head_dim_v); lse is (batch, num_heads_q, seqlen_q), or (num_heads_q, total) when packed.
-  const int head_axis = call.q.rank - 2;
-  std::vector<i64> out_shape(call.q.shape, call.q.shape + call.q.rank);
-  out_shape.back() = call.v.shape[call.v.rank - 1];
-  std::vector<i64> lse_shape{call.q.shape[head_axis], call.q.shape[head_axis - 1]};
-  if (!batch.packed()) lse_shape.insert(lse_shape.begin(), call.q.shape[0]);
-  result.out = TensorData(static_cast<DType>(call.q.dtype), out_shape);
-  result.lse = TensorData(DType::f32, lse_shape);
+  if (options.backward) value_or_usage_error(check_backward(path, batch));
+  result.out = memory_for(call.out);
+  result.lse = memory_for(call.lse);
   call.out = view(&result.out);
   call.lse = view(&result.lse);
 
-  const isoflash::PlanOptions plan_options{.num_threads = options.threads, .backend = options.backend.c_str()};
+  const isoflash::PlanOptions plan_options{
+      .num_threads = options.threads, .backend = options.backend.c_str(), .num_splits = options.splits};
   const isoflash::Plan plan = value_of(isoflash::Plan::create(call, plan_options));
   result.kernel = plan.kernel();
   result.visible_pairs = plan.visible_pairs();
   result.forward_workspace = plan.forward_workspace_size();
-  result.forward_flops = 2.0 *
-                         static_cast<double>((call.q.shape[head_axis + 1] + out_shape.back()) * call.q.shape[head_axis]) *
-                         static_cast<double>(result.visible_pairs);
+  result.forward_flops = forward_flops(call, result.visible_pairs);
 
   isoflash::Workspace workspace;
   result.forward_seconds = median_seconds("forward", options.repeat, [&] { return plan.forward(call, workspace); });
-  result.tensors = {.q = call.q,
-                    .k = call.k,
-                    .v = call.v,
-                    .out = call.out,
-                    .lse = call.lse,
-                    .dout = {},
-                    .dlse = {},
-                    .dq = {},
-                    .dk = {},
-                    .dv = {}};
+  result.tensors = backward_inputs(call);
   if (!options.backward) return result;
 
-  result.dq = like(call.q);
-  result.dk = like(call.k);
-  result.dv = like(call.v);
-  result.tensors.dout = view(dout);
-  result.tensors.dq = view(&result.dq);
-  result.tensors.dk = view(&result.dk);
-  result.tensors.dv = view(&result.dv);
+  result.tensors.dout = view(batch.find(batch_name::kDout));
+  result.gradients = Gradients(call, result.tensors);
   result.backward_workspace = plan.backward_workspace_size();
   result.backward_flops = 2.5 * result.forward_flops;
   result.backward_seconds =

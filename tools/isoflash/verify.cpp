@@ -4,9 +4,9 @@
 #include <set>
 #include <span>
 
-#include "batch.h"
 #include "conformance/tolerance.h"
 #include "core/reference.h"
+#include "oracle_problem.h"
 
 namespace iso::tool {
 namespace {
@@ -14,6 +14,8 @@ namespace {
 constexpr i64 kSampledSequences = 8;
 // Numbers compared at a time: enough for the tolerance model's statistics, little enough to hold.
 constexpr std::size_t kPoolSize = std::size_t{1} << 22;
+// Pairs of a row and a key, over all heads, up to which a sample includes dsink: the oracle needs seconds for so many.
+constexpr double kMostPairsForSink = 1e7;
 
 // Collects rows of one output and compares them in pools.
 class Pool {
@@ -102,7 +104,9 @@ class Verifier {
         lse_("lse", t.lse),
         dq_("dq", t.dq),
         dk_("dk", t.dk),
-        dv_("dv", t.dv) {}
+        dv_("dv", t.dv),
+        dsink_("dsink", t.dsink),
+        dbias_("dbias", t.dbias) {}
 
   std::vector<Verified> run(const std::function<void(i64, i64)>& progress) {
     const std::vector<i64> sequences = chosen_sequences(oracle_.sequences, mode_);
@@ -111,18 +115,23 @@ class Verifier {
       check_queries(sequences[n]);
       check_keys(sequences[n]);
     }
+    check_sink();
     std::vector<Verified> findings;
-    for (Pool* pool : {&out_, &lse_, &dq_, &dk_, &dv_})
-      if (pool->wanted()) findings.push_back(pool->finish());
+    for (Pool* pool : {&out_, &lse_, &dq_, &dk_, &dv_, &dsink_, &dbias_})
+      if (pool->wanted() && (pool != &dsink_ || sink_checked())) findings.push_back(pool->finish());
     return findings;
   }
 
  private:
-  static BackwardTensors inputs_of(const isoflash::Problem& call, const isoflash::Backward& t) {
-    BackwardTensors inputs;
+  static reference::Inputs inputs_of(const isoflash::Problem& call, const isoflash::Backward& t) {
+    reference::Inputs inputs{BackwardTensors{}};
     inputs.q = core_tensor(call.q);
     inputs.k = core_tensor(call.k);
     inputs.v = core_tensor(call.v);
+    inputs.k_new = core_tensor(call.k_new);
+    inputs.v_new = core_tensor(call.v_new);
+    inputs.sink = core_tensor(call.sink);
+    inputs.bias = core_tensor(call.bias);
     inputs.dout = core_tensor(t.dout);
     inputs.dlse = core_tensor(t.dlse);
     return inputs;
@@ -147,6 +156,7 @@ class Verifier {
           lse_.add({&truth.lse, 1}, {&yardstick.lse, 1}, reference::lse_offset(lse_.tensor(), s.q_batch, head, place), 1);
         if (dq_.wanted())
           add_row(dq_, truth_.dq_row(b, head, row), yardstick_.dq_row(b, head, row), s.q_batch, place, head);
+        if (dbias_.wanted()) add_bias_row(s, head, place);
       }
     }
   }
@@ -167,12 +177,37 @@ class Verifier {
     }
   }
 
+  // Rows of the bias that stand for several are compared once.
+  void add_bias_row(const Sequence& s, i64 head, i64 place) {
+    const Tensor& t = dbias_.tensor();
+    const i64 offset = reference::bias_offset(t, s.q_batch, head, place, 0);
+    if (!bias_rows_.insert(offset).second) return;
+    const auto within = [&](int axis, i64 index) { return axis >= 0 && t.shape[axis] == 1 ? 0 : index; };
+    const i64 batch = within(t.rank - 4, s.q_batch), h = within(t.rank - 3, head), row = within(t.rank - 2, place);
+    dbias_.add(truth_.dbias_row(batch, h, row), yardstick_.dbias_row(batch, h, row), offset, t.strides[t.rank - 1]);
+  }
+
+  bool sink_checked() const {
+    double pairs = 0;
+    for (const Sequence& s : oracle_.sequences) pairs += static_cast<double>(s.seqlen_q) * s.seqlen_kv;
+    return mode_ == VerifyMode::full || pairs * static_cast<double>(oracle_.problem.num_heads_q) <= kMostPairsForSink;
+  }
+  void check_sink() {
+    if (!dsink_.wanted() || !sink_checked()) return;
+    for (i64 head = 0; head < oracle_.problem.num_heads_q; ++head) {
+      const double truth = truth_.dsink(head);
+      const float yardstick = yardstick_.dsink(head);
+      dsink_.add({&truth, 1}, {&yardstick, 1}, head * dsink_.tensor().strides[0], 1);
+    }
+  }
+
   VerifyMode mode_;
   OracleProblem oracle_;
-  BackwardTensors inputs_;
+  reference::Inputs inputs_;
   reference::Reference<reference::Float64> truth_;
   reference::Reference<reference::MixedPrecision> yardstick_;
-  Pool out_, lse_, dq_, dk_, dv_;
+  Pool out_, lse_, dq_, dk_, dv_, dsink_, dbias_;
+  std::set<i64> bias_rows_;  // of dbias, compared already
 };
 
 }  // namespace

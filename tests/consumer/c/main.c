@@ -37,8 +37,8 @@ int main(void) {
   args.workspace_size = isoflash_forward_workspace_size(plan);
   args.workspace = aligned_alloc(64, (args.workspace_size + 63) / 64 * 64);
   if (isoflash_forward(plan, &args, error) != ISOFLASH_OK) return fail("forward", error);
-  printf("consumer (C): isoflash %s, %s: out = %g, %g  lse = %g, %g\n", isoflash_version(), isoflash_plan_kernel(plan), out[0],
-         out[4], lse[0], lse[1]);
+  printf("consumer (C): isoflash %s, %s: out = %g, %g  lse = %g, %g\n", isoflash_version(), isoflash_plan_kernel(plan),
+         out[0], out[4], lse[0], lse[1]);
   if (fabs(out[0] - 1) > 1e-6 || fabs(out[4] - 3) > 1e-6 || fabs(lse[0]) > 1e-6 || fabs(lse[1] - log(2)) > 1e-6) {
     fprintf(stderr, "consumer (C): wrong numbers: expected out = 1, 3 and lse = 0, 0.693147\n");
     return 1;
@@ -47,7 +47,8 @@ int main(void) {
   free(args.workspace);
 
   problem.dropout = 0.1;
-  if (isoflash_plan_create(&problem, NULL, &plan, error) != ISOFLASH_ERROR_DROPOUT_UNSUPPORTED) return fail("dropout", error);
+  if (isoflash_plan_create(&problem, NULL, &plan, error) != ISOFLASH_ERROR_DROPOUT_UNSUPPORTED)
+    return fail("dropout", error);
   isoflash_error_destroy(error);
   return 0;
 }

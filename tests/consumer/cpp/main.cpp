@@ -22,7 +22,8 @@ int main() {
   std::vector<float> out(8), lse(2), dv(8);
   const isoflash::Extents shape = {1, 2, 1, 4};
 
-  isoflash::Problem problem{.q = {q.data(), shape}, .k = {k.data(), shape}, .v = {v.data(), shape}, .out = {out.data(), shape}};
+  isoflash::Problem problem{
+      .q = {q.data(), shape}, .k = {k.data(), shape}, .v = {v.data(), shape}, .out = {out.data(), shape}};
   problem.lse = {lse.data(), {1, 1, 2}};
   problem.mask = isoflash::Mask::causal();
 
@@ -35,8 +36,8 @@ int main() {
   gradients.dv = {dv.data(), shape};
   if (const auto done = plan->backward(gradients); !done) return fail("backward", done.error().message().c_str());
 
-  std::printf("consumer (C++): %s: out = %g, %g  lse = %g, %g  dv = %g, %g\n", plan->kernel().c_str(), out[0], out[4], lse[0],
-              lse[1], dv[0], dv[4]);
+  std::printf("consumer (C++): %s: out = %g, %g  lse = %g, %g  dv = %g, %g\n", plan->kernel().c_str(), out[0], out[4],
+              lse[0], lse[1], dv[0], dv[4]);
   if (!near(out[0], 1) || !near(out[4], 3) || !near(lse[0], 0) || !near(lse[1], std::log(2.0)) || !near(dv[0], 1.5) ||
       !near(dv[4], 0.5))
     return fail("wrong numbers", "expected out = 1, 3; lse = 0, 0.693147; dv = 1.5, 0.5");
