@@ -47,6 +47,15 @@ void for_each_row(const Copy& copy, F f) {
   }
 }
 
+// Calls f(address, bytes) for what the copy touches of global memory.
+template <class F>
+void for_each_global_range(const Copy& copy, F f) {
+  if (copy.kind != Copy::Kind::tensor_load && copy.kind != Copy::Kind::tensor_store) return f(copy.global, copy.bytes);
+  for_each_row(copy, [&](const Row& row) {
+    if (row.end > row.begin) f(row.global + row.begin, row.end - row.begin);
+  });
+}
+
 // The row's bytes in shared memory, in pieces of 16: f(offset in the row, pointer).
 template <class F>
 void for_each_unit(Cta& cta, u32 shared, const Copy& copy, const Row& row, F f) {
@@ -112,15 +121,9 @@ void issue_load(Thread& t, std::unique_ptr<Copy> copy, u32 destination, u32 barr
     copy->targets.push_back({&cta, (destination & window) | high, &b, b.phase});
   }
   const Copy::Target& first = copy->targets.front();
-  const auto read = [&](u64 address, u32 bytes) {
+  for_each_global_range(*copy, [&](u64 address, u32 bytes) {
     check_global(t, *copy, address, bytes, first.barrier->actor, first.phase + 1, false);
-  };
-  if (copy->kind == Copy::Kind::tensor_load)
-    for_each_row(*copy, [&](const Row& row) {
-      if (row.end > row.begin) read(row.global + row.begin, row.end - row.begin);
-    });
-  else
-    read(copy->global, copy->bytes);
+  });
   grid.stats.copies++;
   grid.copies.in_flight.push_back(std::move(copy));
 }
@@ -137,15 +140,8 @@ void issue_store(Thread& t, std::unique_ptr<Copy> copy, u32 alignment) {
   }
   copy->group = t.copies.bulk_groups + 1;
   check_shared(t, *copy, *t.cta, copy->shared, t.copies.reads, copy->group, false);
-  const auto write = [&](u64 address, u32 bytes) {
-    check_global(t, *copy, address, bytes, t.copies.writes, copy->group, true);
-  };
-  if (copy->kind == Copy::Kind::tensor_store)
-    for_each_row(*copy, [&](const Row& row) {
-      if (row.end > row.begin) write(row.global + row.begin, row.end - row.begin);
-    });
-  else
-    write(copy->global, copy->bytes);
+  for_each_global_range(
+      *copy, [&](u64 address, u32 bytes) { check_global(t, *copy, address, bytes, t.copies.writes, copy->group, true); });
   t.copies.bulk_uncommitted++;
   t.copies.last_bulk = copy->at;
   grid.stats.copies++;

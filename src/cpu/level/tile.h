@@ -9,7 +9,7 @@
 namespace iso::cpu {
 inline namespace ISO_TARGET {
 
-// Leading dimension of a row of n elements: whole vectors, strips and blocks of every engine.
+// Leading dimension of a row of n elements: whole vectors and blocks of every engine.
 inline i64 padded(i64 n) { return align_up<i64>(n, 32); }
 
 // Reads the rows of a query tile of `t` into dst (row r at dst + r * padded(dim)), with zero columns up to the padding and
